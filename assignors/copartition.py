@@ -1,7 +1,7 @@
-"""`copartition`: the same partition number of several topics to the same member.
+"""`copartition`: assign the same partition number of several topics to the same member.
 
-Java has no such strategy. `range` has this effect while the topics have equal partition counts and equal subscribers,
-and silently loses it when these differ. `copartition` then raises an error, or co-locates what it can.
+Java has no such strategy. `range` does so while the topics have equal partition counts and equal subscribers, and
+silently stops when these differ. `copartition` then raises an error, or co-locates as many partitions as possible.
 
 A strategy that assigns partitions one by one can keep co-partitioned topics together: `fold` leaves only the first
 topic of each set, and `Folded.unfold` gives a partition's members the same partition number of the other topics.
@@ -34,7 +34,7 @@ class Folded:
     sets: Mapping[str, Sequence[str]]
 
     def partitions(self, tp: TopicPartition) -> list[TopicPartition]:
-        """Return the partitions that are assigned together with a partition, including itself."""
+        """Return the partitions that are assigned together with a partition, and that partition."""
         return [TopicPartition(topic, tp.partition) for topic in self.sets.get(tp.topic, (tp.topic,))]
 
     def unfold(self, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
@@ -126,8 +126,8 @@ class CopartitionAssignor(Assignor):
     Args:
         groups: Sets of topics; a topic may be in one set only. None: all topics the group subscribes to are one set.
         mismatch: The handling of a set whose topics differ in partition counts or subscribers. "refuse" raises an
-            AssignmentError. "colocate" assigns the partition numbers that all topics have together, to members that
-            subscribe to all of these topics, and higher numbers topic by topic.
+            AssignmentError. "colocate" assigns the partition numbers that exist in all topics to members that subscribe
+            to all of them, each number together, and higher numbers topic by topic.
     """
 
     name: ClassVar[str] = "copartition"

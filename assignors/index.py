@@ -1,6 +1,6 @@
-"""A group as integers for the algorithms: the order for ties, contradicting claims, racks.
+"""Represent a group by integers for the algorithms: the order for ties, contradicting claims, racks.
 
-Sort orders decide ties as Java's do, so that the result does not depend on which client leads.
+Sort orders decide ties as in Java, so that the result does not depend on the leader's client.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 
 def static_members_first(group: GroupSubscription) -> list[str]:
-    """Sort member ids: static members by instance id, then dynamic ones by member id (`MemberInfo.compareTo`)."""
+    """Sort member ids: static members by instance id, then others by member id (`MemberInfo.compareTo`)."""
     static = [(member, instance) for member in group if (instance := group[member].instance_id) is not None]
     dynamic = [member for member in group if group[member].instance_id is None]
     in_order = sorted(static, key=lambda pair: (_utf16(pair[1]), _utf16(pair[0])))
@@ -110,7 +110,7 @@ def alike(group: GroupSubscription, members: Sequence[str]) -> dict[frozenset[st
 
     Args:
         group: The subscriptions by member id.
-        members: The member ids; a member's place is its index here.
+        members: The member ids; a member's place is its index in them.
     """
     listed: dict[tuple[str, ...], list[int]] = {}
     for place, member in enumerate(members):
@@ -156,8 +156,8 @@ class Claims:
     def outdated(self) -> dict[int, int]:
         """Return the last previous owner of each partition that is claimed in an older generation.
 
-        A generation is older if it is below the group's newest. Of several members that claim the partition in older
-        generations, the member with the newest of these is returned.
+        A generation is older if it is below the group's newest generation. If several members claim a partition in
+        older generations, the member with the newest of these generations is returned.
         """
         newest = max(self.generations, default=-1)
         last: dict[int, int] = {}
@@ -224,7 +224,7 @@ def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[fr
 def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset[str]]) -> bool:
     """Return whether rack-aware assignment could change the result (`useRackAwareAssignment` in Java).
 
-    It can if a member's rack has a replica, and some partition has no replica on some rack.
+    That is so if a member's rack has a replica, and some partition has no replica on some rack.
     """
     wanted = {rack for rack in members if rack}
     if not wanted:
@@ -253,8 +253,8 @@ class Pool:
         Args:
             places: The members of this pool, ascending.
             loads: The load of every member of the group, by place; the caller updates it.
-            lowered: The members whose load was lowered, in order; the caller appends to it. Otherwise a member deep
-                inside the heap could become the least loaded member without the heap's repair.
+            lowered: The members whose load was lowered, in order; the caller appends to this list. It shows where to
+                repair the heap when a member deep inside becomes the least loaded member.
         """
         self.places = places
         self.members = frozenset(places)
@@ -265,7 +265,7 @@ class Pool:
         self._judged = (-1, False)
 
     def least_loaded(self) -> int:
-        """Return the member with the lowest load; of equal members the one with the lowest place."""
+        """Return the member with the lowest load; if loads are equal, with the lowest place."""
         heap, loads = self._heap, self._loads
         if not heap:
             heap += [(loads[place], place) for place in self.places]

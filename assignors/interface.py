@@ -89,7 +89,7 @@ class Assignor(ABC):
         """Return the least number of seconds between two rebalances by which the leader balances the work.
 
         None, as in most strategies, means that the strategy does not weigh work. Then the leader looks up no lags
-        (`ClusterMetadata.work`) and never requests a rebalance for balance.
+        (`ClusterMetadata.work`) and never requests a rebalance to balance work.
         """
         return None
 
@@ -111,14 +111,14 @@ class Assignor(ABC):
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
         """Return the copy number, from 1, of each partition that this member holds as a standby.
 
-        The member is the only holder or the primary (copy 0) of every other partition, and commits its offsets. Only a
+        Of each other partition, the member is the only holder or the primary (copy 0), and commits the offsets. Only a
         `redundant` strategy has standbys.
         """
         return {}
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `load` accepts, sorted: strategies built in or of installed distributions."""
+    """Return the names that `load` accepts, sorted: built-in strategies, and those of installed distributions."""
     return tuple(sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}))
 
 
@@ -201,7 +201,7 @@ def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Ass
 
 
 def hold_back(group: GroupSubscription, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
-    """Return the answer without the partitions in transfer, so that an eager strategy works cooperatively.
+    """Return the assignments without the partitions in transfer, so that an eager strategy works cooperatively.
 
     The owners revoke these partitions and join again, and the next rebalance assigns them.
     """

@@ -36,15 +36,15 @@ def for_kafka_python(
 ) -> KafkaPythonAssignor:
     """Create a strategy for `partition_assignment_strategy`.
 
-    Create one for each consumer, because a strategy keeps the consumer's assignment.
+    Create a strategy for each consumer, because it keeps the consumer's assignment.
 
     Args:
         assignor: A name or "module:Class" as for `assignors.load`, or an assignor.
         options: The strategy's options, if `assignor` is a name.
         rack: The consumer's rack, for strategies that use racks.
-        eager: Run a cooperative strategy with the eager protocol. Set this while the consumer also lists an eager
-            strategy, in the first half of a rolling upgrade, because kafka-python then revokes all partitions before
-            the member joins, so the subscription must not list owned partitions.
+        eager: Run a cooperative strategy with the eager protocol. Set this in the first half of a rolling upgrade,
+            while the consumer also lists an eager strategy: kafka-python then revokes all partitions before the member
+            joins, so the subscription must not list owned partitions.
     """
     return KafkaPythonAssignor(load(assignor, options) if isinstance(assignor, str) else assignor, rack, eager)
 

@@ -1,9 +1,9 @@
-"""`lag-balanced`: balances the time that members need for their lag, where other strategies balance numbers.
+"""`lag-balanced`: balance the time that members need for their lag, not the number of their partitions.
 
 The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report their speed in
 their user data. A unit is a partition, or co-partitioned partitions that stay together. Its work is the number of
-records to read within a horizon, which are its lag and arriving records. The time of a member is the work of its units
-divided by its speed. If nothing is known, the assignment is that of `sticky`. docs/design/balance.md has the reasons.
+records to read within a horizon: its lag, and the records that arrive in this time. The time of a member is the work of
+its units divided by its speed. Without known work the assignment is that of `sticky`. Reasons: docs/design/balance.md.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ TOLERANCE = 0.05
 """How far a member's time may be above the shortest possible time before the member gives up units."""
 
 WORTH = (1 + TOLERANCE) * (1 + NOISE) / (1 - NOISE)
-"""The factor (1.31) by which the longest time must exceed the balanced plan's before a unit moves. It allows for the
-tolerance and for errors in both times, so noise moves nothing.
+"""Units move only if the longest time is more than this factor (1.31) times the longest time of the balanced plan. The
+factor allows for the tolerance and for errors in both times, so noise moves nothing.
 """
 
 IDLE = 0.01
@@ -69,15 +69,15 @@ many of them would be busy when records arrive.
 """
 
 _MAX_SPEED = 1e12
-# The largest factor of a speed to the median. A greater difference counts as a measuring error, which must neither
-# starve the member nor give it all partitions.
+# The largest factor between a speed and the median. A greater difference counts as a measuring error, which must
+# neither starve the member nor give it all partitions.
 _MAX_SPEED_RATIO = 100.0
-# Units times members, which a plan compares with each other: about 10 s in the leader.
+# The limit of units times members, because a plan compares all of them: about 10 s in the leader.
 _MAX_STEPS = 10_000_000
 
 # The user data, big endian: int8 version; float32 records per second, 0 if unknown; int32 length of the claim; the
-# claim, which is the member's last assignment as `sticky` user data (V1); then a uint16 with the rate of each partition
-# of the claim. A later version may append fields, which a leader of this version ignores.
+# claim, which is the member's last assignment as `sticky` user data (V1); then a uint16 for each partition of the
+# claim, its rate. A later version may append fields, which a leader of this version ignores.
 _VERSION = 1
 _HEAD = struct.Struct(">bfi")
 # A rate is sent as its logarithm in steps of 0.3 %, so that 2 bytes are enough for any partition. 0: unknown.
@@ -89,14 +89,14 @@ class LagBalancedAssignor(Assignor):
     """Let all members drain their lag at about the same time, and keep their partitions.
 
     A partition moves only if the move makes the longest time shorter by a factor of `WORTH` (1.31), or if it goes to a
-    member without partitions. A member of unknown speed counts as one of median speed, and gets at most its share by
-    number.
+    member without partitions. A member of unknown speed counts as a member of median speed, and gets at most its share
+    by number.
 
     Args:
         groups: Disjoint sets of co-partitioned topics, whose equal partition numbers stay together; None: no sets.
         speed: The records per second that this member can process; None: as measured.
-        interval: The least number of seconds between two rebalances that the leader requests for balance. The work of
-            at least this time is balanced.
+        interval: The least number of seconds between two rebalances that the leader requests for balance. A plan
+            balances the work of at least this time.
     """
 
     name: ClassVar[str] = "lag-balanced"
@@ -190,7 +190,7 @@ class Workload:
 
     @cached_property
     def bound(self) -> float:
-        """A time that no assignment can beat, by all work at the speed of all, and each unit at the highest speed."""
+        """The least possible longest time: all work at the speed of all members, and each unit at the highest speed."""
         units: dict[Sequence[int], list[int]] = {}
         for places, work in zip(self.readers, self.work, strict=True):
             units.setdefault(tuple(places), []).append(work)
@@ -263,7 +263,7 @@ class _Plan:
         return max(map(self._seconds, range(len(self._sums))), default=0.0)
 
     def serve_newcomers(self) -> None:
-        """Give members that held nothing a share, by moves that make the longer of both times clearly shorter."""
+        """Give members that held nothing a share, by moves that clearly shorten the longer time of giver and taker."""
         load = self._load
         for newcomer in sorted({place for places in load.readers for place in places} - set(load.holders)):
             while self._has_room(newcomer):
@@ -367,8 +367,8 @@ def _workload(
 ) -> tuple[PartitionIndex, Workload] | None:
     """Return a group's work, members by the place of their sorted names; None if unknown or too large.
 
-    A member of unknown speed counts as one of median speed, and has at most its share by number, an equal part of each
-    topic that it subscribes to.
+    A member of unknown speed counts as a member of median speed, and has at most its share by number: an equal part of
+    each topic that it subscribes to.
     """
     names = sorted_names(folded.group)
     members = [said[name] for name in names]
@@ -409,7 +409,7 @@ def _workload(
 def _known_work(
     folded: Folded, index: PartitionIndex, members: Sequence[MeasuredMember]
 ) -> tuple[list[int | None], list[float | None]]:
-    """Return the lag and the rate of each unit; None if they are unknown for all of its partitions.
+    """Return the lag and the rate of each unit; None if both are unknown for all partitions of the unit.
 
     The leader's own rate of a partition takes precedence over the rate of the partition's previous member.
     """
@@ -432,11 +432,11 @@ def _known_work(
 
 
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
-    """Return the records of each unit to read within the horizon, with the mean for an unknown number.
+    """Return the number of records of each unit to read within the horizon; the mean if the number is unknown.
 
     The horizon is the time in which the whole group, at `speed` records per second (None: unknown), drains its lag, but
-    at least the interval in which the assignment stays. A member with its share of that work has then drained its lag
-    too.
+    at least the interval in which the assignment stays. In this time, a member with its share of the work drains its
+    lag too.
     """
     known_lags = [lag for lag in lags if lag is not None]
     known_rates = [rate for rate in rates if rate is not None]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, overload
 
 NO_GENERATION = -1
-"""The generation of a member that reports none (`ConsumerPartitionAssignor.Subscription` in Java: `Optional.empty`)."""
+"""A member reports no generation (`ConsumerPartitionAssignor.Subscription` in Java: `Optional.empty`)."""
 
 
 class TopicPartition(NamedTuple):
@@ -103,9 +103,9 @@ class ClusterMetadata:
     """The part of the cluster's metadata that an assignment depends on.
 
     Attributes:
-        partitions: The number of partitions of each topic. A topic that is absent or has 0 is not assigned.
-        racks: The racks of the replicas, also of offline ones (KIP-881), for each partition of each topic. The racks of
-            an absent topic, and beyond the end of a list, are unknown.
+        partitions: The number of partitions of each topic. A topic that is absent or has 0 partitions is not assigned.
+        racks: The racks of all replicas, offline replicas too (KIP-881), for each partition of each topic. Racks are
+            unknown for an absent topic, and for partitions beyond the end of a list.
         work: The lag and the rate of each partition, for strategies that weigh work (`Assignor.rebalance_interval`).
             The work of an absent partition is unknown.
     """

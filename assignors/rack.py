@@ -1,9 +1,9 @@
 """`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
-Java's sticky algorithm revokes a claim that does not match its member's rack, even if no other member matches. So the
-partition moves in every rebalance. Nor does it revise its choices when a partition finds no member on its racks.
-`rack-aware` exchanges two partitions, or moves one to a member with one fewer, while this gives fewer rack mismatches
-or fewer lost claims and makes neither worse. Sizes stay as even as in `sticky`.
+Java's sticky algorithm revokes a claim that does not match its member's rack, even if no other member matches, so the
+partition moves in every rebalance. It does not revise its choices if a partition finds no member on its racks.
+`rack-aware` exchanges two partitions, or moves a partition to a member with one partition fewer, while this lowers the
+number of rack mismatches or lost claims and raises neither. Sizes stay as even as in `sticky`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class RackAwareAssignor(StickyAssignor):
         if shared.racks is None:
             return shared.assignments()
         improve_racks(shared)
-        # Without racks at first, every claim that balance allows is kept, so fewer partitions move. This result is used
-        # if it is at least as good in balance, racks and claims.
+        # If racks are ignored at first, every claim that balance allows is kept, so fewer partitions move. This result
+        # is used if it is at least as good in balance, racks and claims.
         calm = share(cluster, group, claims, heed_racks=False)
         improve_racks(calm)
         better = all(ours <= theirs for ours, theirs in zip(_cost(calm), _cost(shared), strict=True))
@@ -132,7 +132,7 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """Yield the target's partitions for an exchange: None if it has fewer, then each that the source can take."""
+        """Yield what the target can give: nothing (None) if it has fewer, then partitions that the source can take."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None

@@ -1,4 +1,4 @@
-"""`range` and `roundrobin`: assign partitions by their numbers, without regard to former owners.
+"""`range` and `roundrobin`: assign partitions by their numbers, without regard to previous owners.
 
 `range`, Kafka's `RangeAssignor` with the racks of KIP-881, assigns consecutive partitions of each topic to each member,
 and matches racks first. Topics with the same subscribers and the same number of partitions are co-partitioned:
@@ -26,7 +26,7 @@ from assignors.model import Assignment, ClusterMetadata, GroupSubscription, Topi
 
 
 class RangeAssignor(Assignor):
-    """Assign floor(partitions / members) consecutive partitions of a topic to each member, or one more to the first."""
+    """Assign each member floor(partitions / members) consecutive partitions of a topic; first members get one more."""
 
     name: ClassVar[str] = "range"
 
@@ -110,7 +110,7 @@ class TopicShare:
     def _match_by_partition(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Assign each partition in order to the first member with room on one of its racks; return the assigned."""
+        """Assign each partition in order to the first member with room on one of its racks; return these."""
         waiting: dict[str | None, list[tuple[int, str]]] = {}
         for place, member in reversed(list(enumerate(self.members))):
             waiting.setdefault(racks[member], []).append((place, member))
@@ -160,8 +160,8 @@ def share_out(
             for share in shares
         ]
         for share, needs in zip(shares, needing, strict=True):
-            # As in Java, co-partitioned topics are matched if racks matter for any topic of the group, a single topic
-            # only if they matter for itself.
+            # As in Java, racks are matched for co-partitioned topics if racks matter for any topic of the group, and
+            # for a single topic only if they matter for this topic.
             if needs or (any(needing) and len(share.topics) > 1):
                 share.match_racks(racks, replicas)
     given = {member: TopicPartitions([], []) for member in group}
@@ -181,7 +181,7 @@ def share_out(
 class RoundRobinAssignor(Assignor):
     """Go through all partitions, sorted by topic and number, and give each to the next member that subscribes to it.
 
-    Balanced if all members subscribe to the same topics, else perhaps very uneven. Racks are ignored.
+    The result is balanced if all members subscribe to the same topics, else it may be very uneven. Racks are ignored.
     """
 
     name: ClassVar[str] = "roundrobin"

@@ -1,4 +1,4 @@
-"""`redundant`: each partition to several members. One is the primary, and standbys can take over immediately.
+"""`redundant`: assign each partition to several members: a primary, and standbys that can take over immediately.
 
 Java has no such strategy. Kafka's "Client-side Assignment Proposal" describes the use case of search indexers that each
 hold a replica of a partition.
@@ -91,7 +91,7 @@ def primaries(assignment: Assignment) -> Sequence[TopicPartition]:
 def _encode_ranks(ranks: Sequence[Sequence[TopicPartition]]) -> bytes:
     """Encode the partitions of each rank as nested assignments.
 
-    The outermost assignment lists the primaries (rank 0), and its user data the assignment of rank 1, and so on.
+    The outermost assignment lists the primaries (rank 0); its user data are the assignment of rank 1, and so on.
     """
     data = b""
     for partitions in reversed(ranks):
@@ -114,7 +114,7 @@ def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A member's report: all its partitions, the partitions that it led, and the generation."""
+    """A member's report: all its partitions, those of which it was the primary, and the generation."""
 
     held: Sequence[int]
     leading: frozenset[int]
@@ -204,7 +204,7 @@ class _Copies:
             for place in holders:
                 if (partition, place) not in self._kept:
                     new.setdefault(place, set()).add(partition)
-        # No chain from these ends at a member with few enough copies.
+        # No chain from these members ends at a member with few enough copies.
         without: set[int] = set()
         for source in sorted(new, key=lambda place: -self._sizes[place]):
             if self._sizes[source] < lowest + 2:
@@ -264,7 +264,7 @@ class _Copies:
 
         The last primary stays if it still holds the partition; else a standby that kept the partition takes over, or
         any holder. Then the role passes from holder to holder, without a move of copies, until no primary leads two
-        partitions more than another holder of one of them.
+        partitions more than another holder of one of its partitions.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []

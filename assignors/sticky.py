@@ -1,7 +1,7 @@
-"""`sticky` and `cooperative-sticky`: the claims of members; `sticky_uniform` and `sticky_mixed` assign.
+"""`sticky` and `cooperative-sticky`: collect the claims of members; `sticky_uniform` and `sticky_mixed` assign.
 
 They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429). Both make the same assignment,
-balanced and with as few moved partitions as possible, `cooperative-sticky` in two rebalances.
+which is balanced and moves as few partitions as possible. `cooperative-sticky` needs two rebalances for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from assignors.wire import (
 class StickyAssignor(Assignor):
     """Make sizes as even as subscriptions allow, then match racks, then keep partitions with their members.
 
-    The previous assignment of a member comes from its user data, because it revokes everything before it joins.
+    A member's previous assignment comes from its user data, because the member revokes its partitions before it joins.
     """
 
     name: ClassVar[str] = "sticky"

@@ -88,7 +88,7 @@ def _deal(
     """Assign the partitions that are left.
 
     They go round-robin to the members with fewer than `min_size` partitions, and the last `extra` partitions, one each,
-    to members with exactly `min_size`. While no member is full, its partitions of several rounds are a slice of `left`.
+    to members with exactly `min_size`. Rounds before a member is full give each member a slice of `left`.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0
@@ -119,8 +119,8 @@ def _match_racks(
 ) -> tuple[list[int], int]:
     """Assign partitions to members on their racks, the partitions with the fewest such members first.
 
-    A partition goes round-robin to a member with fewer than `min_size` partitions on its racks, else to the first
-    member with exactly `min_size` while `extra` is above 0. Updates `given`, `below` and `level`.
+    A partition goes round-robin to a member on its racks with fewer than `min_size` partitions, else, while `extra` is
+    above 0, to the first member on its racks with exactly `min_size`. Updates `given`, `below` and `level`.
 
     Returns:
         The partitions that match no member, and the rest of `extra`.

@@ -210,8 +210,8 @@ class Promises:
     Attributes:
         balanced: No partition could move to a subscriber that has at least two partitions fewer.
         sticky: In an unchanged group all members keep their partitions. If all members subscribe to the same topics and
-            there are no racks, the remaining members keep their partitions when a member leaves; with `copies`, all but
-            as many as that member had.
+            there are no racks, the remaining members keep their partitions when a member leaves. With `copies`, they
+            may lose as many as that member had.
         copies: The number of members of each partition.
     """
 
@@ -346,7 +346,7 @@ class _Group:
                 self._settle(step.cluster)
                 after = self._owned()
                 lost = {member: before[member] - after[member] for member in after if before[member] - after[member]}
-                # A copy cannot go to a member that has the partition, so for each copy another one may have to move.
+                # A copy cannot go to a member that has the partition, so for each copy another copy may have to move.
                 allowed = len(before[left]) if self._promises.copies > 1 else 0
                 assert sum(map(len, lost.values())) <= allowed, f"as {left} left, others lost {lost}"
 

@@ -18,7 +18,7 @@ class WeightedAssignor(Assignor):
     """Assign partitions in proportion to weights: a member with twice the weight gets twice the partitions.
 
     A member's load is its number of partitions divided by its weight. In the result, no partition could move to a
-    subscriber whose load would then be lower than the owner's current load. Within this, members keep partitions.
+    subscriber whose load would then be lower than the owner's current load. Within this limit, members keep partitions.
 
     Args:
         weight: This member's capacity in any unit that the group agrees on, for example cores; at least 1. A member

@@ -1,4 +1,4 @@
-"""Kafka's bytes of subscriptions, assignments and sticky user data. Contents: `group/classic/leader.py`.
+"""Encode and decode subscriptions, assignments and sticky user data as Kafka's clients do.
 
 Schemas: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json (v0 to v3, all non-flexible) of Apache
 Kafka, `StickyAssignor` (user data V0 and V1) and `CooperativeStickyAssignor` (user data V0). Big endian throughout.
@@ -30,7 +30,7 @@ class StickyUserData(NamedTuple):
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
     """Encode a subscription, with topics and owned partitions sorted as in the Java client.
 
-    Earlier versions lack fields of later ones: rack (3), generation (2), owned partitions (1).
+    Version 1 adds the owned partitions, version 2 the generation, version 3 the rack.
 
     Raises:
         ValueError: The version is unknown, or a string is longer than 32,767 bytes.

@@ -4,7 +4,7 @@
         .option("kafka.group.id", "billing").load()
 
 The public API is `__all__` here and in the modules that docs/public-api.md lists. That page lists the provisional names
-too. Everything else is internal, also all of `kafka_source`, the connector that Spark runs.
+too. Everything else is internal, including `kafka_source`, the connector that Spark runs.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.
@@ -90,7 +90,7 @@ __all__ = [
 ]
 
 # Each name loads its module at first use: importing Spark takes most of a second, and the embedded broker and the
-# command line do not need Spark. A name that is not in this table is an error's.
+# command line do not need Spark. Names that are missing here are classes and functions of `kafka_source.errors`.
 _MODULES = {
     "FORMAT": "kafka_source.datasource",
     "GenericMember": "kafka_source.group",
@@ -135,7 +135,7 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
-        # Spark is not a dependency, because pip would replace a vendor's pyspark. So it is often missing.
+        # Spark is often missing: it is not a dependency, because pip would replace a vendor's pyspark.
         raise ImportError(_spark_is_missing(error), name="pyspark") from None
     return module if name == "progress" else getattr(module, name)
 
@@ -144,7 +144,7 @@ def _spark_is_missing(error: ImportError) -> str:
     what = "there is none" if error.name == "pyspark" else f"this one is older ({error})"
     return (
         f"kafkagroup needs pyspark 4.0 or newer, and in {sys.prefix} {what}. Run `pip install 'kafkagroup[spark]'`; "
-        "for Spark Connect alone `pip install pyspark-client`; on Databricks or with databricks-connect use theirs."
+        "for Spark Connect alone `pip install pyspark-client`; Databricks and databricks-connect bring pyspark."
     )
 
 

@@ -1,4 +1,4 @@
-"""The partition that Java's producer chooses for a key, for programs; the sink uses `native/src/murmur2.rs`."""
+"""Compute the partition that Java's producer chooses for a key. The sink uses `native/src/murmur2.rs`."""
 
 from __future__ import annotations
 

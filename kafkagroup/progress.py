@@ -55,7 +55,7 @@ class SourceLag:
         bad_records: The records of the previous micro-batch whose values could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
         cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
-        alignment: How `maxTimestampSkew` has held partitions back; None: it has held none back, or is not set.
+        alignment: How `maxTimestampSkew` has held partitions back; None: it has held back no partition, or is not set.
     """
 
     query: str
@@ -76,9 +76,9 @@ class SourceLag:
     def metrics(self) -> dict[str, str]:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
-        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. Spark does not have `badRecords`,
-        for a query that continues after bad values, `coresNeeded` with `targetTriggerDuration`, and with
-        `maxTimestampSkew` `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`.
+        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. Further figures are not Spark's:
+        `badRecords` of a query that continues after bad values; `coresNeeded` with `targetTriggerDuration`;
+        `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs` with `maxTimestampSkew`.
         """
         if not self.behind:
             return {}
@@ -155,7 +155,7 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
 
     Args:
         progress: The progress of a query, from a listener or `query.lastProgress`.
-        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota, which measures this.
+        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota (a quota measures it).
     """
     found = []
     for source in sources_of(progress):
@@ -263,7 +263,7 @@ def _figures(end: Mapping[str, Any]) -> DriverFigures | None:
     try:
         return DriverFigures.from_json(end[driver_figures.KEY])
     except (KeyError, TypeError, ValueError):
-        # An offset of Spark's own source, or of a version of kafkagroup with other figures or none.
+        # An offset of Spark's own source, or of a version of kafkagroup with other figures or no figures.
         return None
 
 

@@ -53,7 +53,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # It loads pyarrow, which the other calls do not need.
+    # `dead_letters` loads pyarrow, which the other calls do not need.
     if name in ("Redriven", "redrive"):
         from kafkagroup.admin import dead_letters
 

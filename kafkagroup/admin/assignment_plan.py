@@ -1,6 +1,6 @@
 """A dry run of an assignment: the partitions that each member would get from an assignor. Pure.
 
-It runs the assignor on the subscriptions that the members would send, and checks the result like a leader.
+The dry run gives the assignor the subscriptions that the members would send, and checks its result as a leader does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka_source.errors import AssignmentFailed, OptionError
 from kafka_source.group.classic.leader import assign
 from kafkagroup.admin.rows import Group, Rows
 
-# The generation of the members' partitions. Assignors only compare the generations of members.
+# The generation in which all members got their partitions. Assignors only compare generations, so any value will do.
 _GENERATION = 1
 # A cooperative strategy moves a partition in two rebalances. A third rebalance moves nothing.
 _MAX_ROUNDS = 3
@@ -33,7 +33,7 @@ class PlanMember:
     """A member of the dry run.
 
     Attributes:
-        name: The name, used as member id and instance id, which both decide the member's place in the order.
+        name: The name, which is the member id and the instance id too. Assignors sort members by these ids.
         topics: The topics that it subscribes to.
         rack: `client.rack`.
         options: The options of its assignor, such as {"weight": 2}.
@@ -107,8 +107,8 @@ def members_of(group: Group, assignor: str, options: Mapping[str, object]) -> li
     Args:
         group: The group.
         assignor: The assignor of the dry run.
-        options: The options of the members' assignors. If `assignor` is the group's own, the weight that a member
-            reports is added; another assignor may take no weight.
+        options: The options of the members' assignors. If `assignor` is the group's own assignor, the weight that each
+            member reports is added. Other assignors may refuse a weight.
     """
     found = []
     for member in group.members:

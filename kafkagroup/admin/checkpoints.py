@@ -1,8 +1,8 @@
-"""Read and write the files of checkpoints (`offsets`, `commits`, `sources`): a query's positions, and its import.
+"""Read the positions of queries from the files of their checkpoints, and change checkpoints of Spark's Kafka source.
 
 A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
-a line for each source. In version 1 the lines are those of source 0, 1 and so on. In version 2, of queries with named
-sources, each line begins with the source's name and a colon. A file of the same name in `commits` marks the batch as
+a line for each source. In version 1, the lines belong to source 0, 1 and so on. Queries with named sources have version
+2, in which each line begins with the source's name and a colon. A file of the same name in `commits` marks the batch as
 finished. Spark's Kafka source writes the start of a query's first batch to `sources/{source}/0`
 (KafkaSourceInitialOffsetWriter).
 """
@@ -64,7 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the lowest offset of each partition over some sources, so that a group there skips no record."""
+    """Return the lowest offset of each partition in several sources; a group that begins there skips no record."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():
@@ -135,7 +135,7 @@ class Checkpoint:
     def rewrite(self, conf: Mapping[str, str] | None = None) -> Rewrite | None:
         """Return the file that has to change so that kafkagroup continues this checkpoint of Spark's Kafka source.
 
-        None for kafkagroup's checkpoints and after a finished batch, because `sources` is for Spark's first batch only.
+        None for a checkpoint of kafkagroup, and after a finished batch, which needs no `sources`.
 
         Args:
             conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.
@@ -165,14 +165,14 @@ class Checkpoint:
             version, kept = _NAMED, {**kept, **_CONF_OF_NAMED_SOURCES}
         about = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {**kept, **conf}}
         if version == _NUMBERED:
-            # A line for each number, also for a source without a start.
+            # Version 1 has a line for each number, even for a source without a start.
             lines = {str(n): lines.get(str(n), _NO_OFFSET) for n in range(max(map(int, lines)) + 1)}
         else:
             lines = {name: line for name, line in lines.items() if line != _NO_OFFSET}
         return Rewrite(0, _Batch(version, json.dumps(about), lines).text())
 
     def apply(self, change: Rewrite) -> None:
-        """Write the file of a change.
+        """Write the changed file.
 
         Raises:
             InvalidConfigurationError: The file cannot be written.
@@ -210,7 +210,7 @@ class Checkpoint:
         return None if start is None else Position(source, start.ends, pending)
 
     def _start_of_first(self, source: str) -> StreamOffset | None:
-        """Return the start of a first batch of kafkagroup, as an offset that ends there; None: no such batch."""
+        """Return an offset that ends at the start of kafkagroup's first batch; None: no such batch."""
         end = self._batches[0].offset(source) if 0 in self._batches else None
         if end is None:
             return None
@@ -223,7 +223,7 @@ class Checkpoint:
         return StreamOffset(spans)
 
     def _with_start(self, source: str, text: str) -> str:
-        """Return a source's line of the first batch; a line of Spark's Kafka source gets the batch's start."""
+        """Return a source's line of the first batch; add the batch's start to a line of Spark's Kafka source."""
         end, initial = _offset(text), self._initial(source)
         if end is None or not end.of_spark:
             return text
@@ -321,7 +321,7 @@ class Checkpoint:
 
 
 def _offset(text: str) -> StreamOffset | None:
-    """Parse the offset of a Kafka source, Spark's or kafkagroup's; None for no offset or another source's."""
+    """Parse the offset of Spark's or kafkagroup's Kafka source; None: no offset, or the offset of another source."""
     try:
         value: Any = json.loads(text)
     except ValueError:

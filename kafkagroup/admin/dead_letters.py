@@ -1,8 +1,8 @@
-"""Put dead letters back, each once by its record's place, in transactions that commit the progress too.
+"""Write dead letters to their topics again, one for each record, in transactions that also commit the progress.
 
-The progress is the committed offsets of the group `{topic}-redrive`. Dead letters are written at least once; letters of
-one record have the same topic, partition and offset in their headers. The places of redriven letters are kept in
-memory, about 100 bytes a letter; a later run reads the places of earlier runs from the topic.
+The committed offsets of the group `{topic}-redrive` are the progress. A record may have several dead letters, because
+sinks write them at least once. All name the record's place (topic, partition, offset) in their headers. The places of
+redriven letters are kept in memory, about 100 bytes each; a later run reads them from the topic.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 ATTEMPT = "kafkagroup.redrive.attempt"
 """The header that counts how often a record was put back, as text."""
 
-# Without a letter for so long, the rest of the topic has only markers of transactions.
+# If no letter arrives for so long, only markers of transactions are left in the topic.
 _QUIET_SECONDS = 2.0
 _COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
 _PLACE_COLUMNS = ("headers", "partition", "offset")
@@ -44,7 +44,7 @@ class Redriven:
     Attributes:
         letters: The number of records written.
         doubles: The number of letters left out because another letter has the same record.
-        others: The number of records left out because their headers do not name the place of a dead letter's record.
+        others: The number of records left out as no dead letters, because their headers name no record's place.
     """
 
     letters: int = 0
@@ -96,18 +96,18 @@ def redrive(
         OptionError: A setting or an argument is wrong, or `to` is the topic of the dead letters.
         UnknownTopicError: A topic does not exist.
         FencedError: A later run has begun.
-        UnknownOutcomeError: A coordinator has not reported whether a transaction is committed. Run again, which
+        UnknownOutcomeError: A coordinator has not reported whether a transaction is committed. Run again: the new run
             continues after the committed letters.
         KafkaGroupError: The brokers do not answer, or refuse.
     """
     if to == topic:
-        raise OptionError("to", to, "another topic than that of the dead letters")
+        raise OptionError("to", to, "a topic other than that of the dead letters")
     group, start = f"{topic}-redrive", since or "earliest"
     config = {"isolation.level": "read_committed", **settings.given}
     committed = {tp.partition: offset for tp, offset in Groups(settings).committed(group).items()}
     ends = {row.partition: row.end or 0 for row in Topics(settings).describe(topic)}
     left = {partition for partition, end in ends.items() if end > committed.get(partition, 0)}
-    # A static member: after a kill the next run does not wait for the end of the session.
+    # A static member, because after a kill the next run need not wait for the end of the killed run's session.
     member = {**config, "group.id": group, "group.instance.id": group}
     written = Redriven()
     if not left:
@@ -165,7 +165,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _place(headers: _Headers) -> _Place | None:
-    """Return the place of a letter's record; of several headers with one name the last one counts."""
+    """Return the place of a letter's record. The last of several headers with the same name counts."""
     last = {header["key"]: header["value"] for header in headers or ()}
     try:
         topic, partition, offset = (last[PREFIX + name].decode() for name in ("topic", "partition", "offset"))

@@ -51,7 +51,7 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
         if answer.error_code:
             raise error_for_code(answer.error_code, f"Listing the groups of broker {node} failed")
         return [
-            # Brokers before 3.7 do not send the type, brokers before 2.6 not the state.
+            # Brokers before 3.7 do not send the type, and brokers before 2.6 do not send the state.
             GroupSummary(
                 g.group_id,
                 (g.group_type or _UNKNOWN).lower(),
@@ -70,7 +70,7 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
 
 
 def is_consumer_group(group: GroupSummary) -> bool:
-    """Return whether consumers form the group: classic or new protocol, or offsets without members."""
+    """Return whether the members are consumers, in either protocol; also true for a group that only has offsets."""
     # The protocol type of a group that only has committed offsets is empty.
     return group.type in (CLASSIC, CONSUMER, _UNKNOWN) and group.protocol in (CONSUMER, "")
 
@@ -122,7 +122,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     def read(answer: DeleteGroupsResponse) -> None:
         (result,) = answer.results
         if unanswered and result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            # An attempt whose response was lost has deleted the group.
+            # A previous attempt has deleted the group, but its response was lost.
             return
         check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
 
@@ -191,7 +191,7 @@ def _member(described: DescribedMember, assignor: str | None) -> MemberDescripti
 
 
 async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: str, deadline: Deadline) -> Group | None:
-    """Describe a group of the consumer protocol (KIP-848); None without such a group or such brokers."""
+    """Describe a group of the consumer protocol (KIP-848); None: no such group, or older brokers."""
 
     found = await describe_consumer_protocol(client, group, deadline)
     if found is None:
@@ -239,14 +239,14 @@ def _by_name(members: Iterable[MemberDescription]) -> tuple[MemberDescription, .
 
 
 _WEIGHT = struct.Struct(">i")
-# Longer texts and bytes that are no text are not shown.
+# Longer texts, and bytes that are no text, are not shown.
 _MAX_TEXT = 500
 
 
 def decode_user_data(assignor: str, data: bytes | None) -> UserData | None:
     """Return the user data of a member's subscription; None without user data.
 
-    Of other assignors' data, and of malformed data, only the size or the text is known.
+    For data of other assignors, and for malformed data, only the size and perhaps the text are returned.
     """
     if not data:
         return None
@@ -276,7 +276,7 @@ def _weighted(data: bytes) -> UserData:
 
 
 def _redundant(data: bytes) -> UserData:
-    """Decode an assignment with all copies, whose own user data are the primaries (see `assignors.redundant`)."""
+    """Decode an assignment of all copies; its user data name the primaries (see `assignors.redundant`)."""
     said = decode_assignment(data)
     return _user_data(data, StickyUserData(said.partitions, decode_sticky_user_data(said.user_data).generation))
 

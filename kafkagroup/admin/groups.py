@@ -1,4 +1,4 @@
-"""`Groups`: list, describe, rewind, create, clone, export, import and delete groups, and the refusals of each call."""
+"""`Groups`: list, describe, rewind, create, clone, export, import and delete groups."""
 
 from __future__ import annotations
 
@@ -134,12 +134,12 @@ class Groups:
     def lag(
         self, group: str, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
     ) -> Rows[PartitionLag]:
-        """Return the group's lag in each partition for which it has committed offsets or that a member owns.
+        """Return the group's lag in each partition that has a committed offset or an owner.
 
         Args:
             group: The group id.
             partitions: Further partitions to include.
-            topics: Topics of which to include all partitions, for example one that the group has not read yet.
+            topics: Topics of which to include all partitions, for example a topic that the group has not read yet.
 
         Raises:
             UnknownGroupError: The group does not exist, and neither partitions nor topics are given.
@@ -192,14 +192,14 @@ class Groups:
         *,
         topics: Collection[str] = (),
     ) -> Rows[Move]:
-        """Return the offsets of a rewind's target for a group; change nothing.
+        """Return the offsets that a rewind to a target would set; change nothing.
 
         Args:
             group: The group id; it need not exist.
             target: Where the group continues, see `kafka_source.model.rewind_target`.
             partitions: The partitions to move.
-            topics: Topics of which to move all partitions. Without partitions and topics, the partitions that the
-                target names, or else all with a committed offset.
+            topics: Topics of which to move all partitions. Without `partitions` and `topics`, the partitions that the
+                target names are moved; if it names none, all partitions with a committed offset.
 
         Raises:
             OptionError: A partition has no committed offset that could be shifted.
@@ -223,14 +223,14 @@ class Groups:
             return Rows(Move, moves_now(cluster, target, chosen, committed, other))
 
     def rewind(self, group: str, offsets: Mapping[TopicPartition, int], *, checkpoints_follow: bool = True) -> None:
-        """Set a group's committed offsets, to earlier or later ones; the group must have no members.
+        """Set a group's committed offsets to earlier or later offsets. The group must have no members.
 
         Args:
             group: The group id.
             offsets: The new offset of each partition.
             checkpoints_follow: Whether queries with a checkpoint continue at these offsets when they start again. If
-                false, the higher of the checkpoint's and the group's offset counts, as after a commit of another
-                client.
+                false, a query continues at the higher of its checkpoint's and the group's offset, as after a commit of
+                another client.
 
         Raises:
             FencedError: The group has members.
@@ -325,7 +325,7 @@ class Groups:
             self._check_place(client, document)
             before = client.run(fetch_committed(client, name, None, Deadline(_CALL_SECONDS), stable=False))
         if not dry_run:
-            # The document has offsets of the current topics.
+            # `_check_place` has checked the topics, so no topic ids are committed with the offsets.
             self._commit(name, {tp: without_topic(one) for tp, one in document.offsets.items()})
         return Rows(
             Move,
@@ -477,7 +477,7 @@ def _halt(client: KafkaClient, group: str) -> str | None:
 
 
 def _no_offsets(group: str, topics: Collection[str], committed: Iterable[TopicPartition]) -> UnknownGroupError:
-    """Return the error for a group without committed offsets of these topics; empty: of any topic."""
+    """Return the error for a group that has no committed offsets of these topics (empty: of any topic)."""
     of = f" of {', '.join(sorted(topics))}" if topics else ""
     meant = did_you_mean(min(topics), (tp.topic for tp in committed)) if topics else ""
     return UnknownGroupError(f"Group {group} has no committed offsets{of}.{meant}", code=ErrorCode.GROUP_ID_NOT_FOUND)

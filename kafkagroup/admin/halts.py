@@ -1,4 +1,4 @@
-"""Pause, stop and resume the queries of a group from outside: refused boundaries, and the state of a halt."""
+"""Pause, stop and resume the queries of a group from another process, and describe a halted group."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OUR_CLIENT_ID = "-member"
 At: TypeAlias = Literal["now", "end"] | AtTime | FromGroup | Mapping[TopicPartition, int]
 """Where a group halts.
 
-Where it is, at the current end of the logs, before the first record of a time, at another group's or given offsets.
+At its current offsets, the ends of the logs, the first record from a time on, another group's offsets or given offsets.
 """
 
 
@@ -53,7 +53,7 @@ class Stand:
     Attributes:
         topic: The topic.
         partition: The partition number.
-        boundary: The offset at which it stops; None: its current offset.
+        boundary: The offset at which the group stops; None: the group's current offset.
         committed: The group's committed offset; None: no committed offset.
         member: The name of the member that owns the partition; None: no member.
         obeys: Whether the member has committed all that it has read and reads no further. True without a member, and
@@ -91,7 +91,7 @@ class Halted:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the group has committed each boundary and moves no more, and, if stopped, has no queries."""
+        """Return whether the group has committed its boundaries, reads no more and, if stopped, has no queries."""
         if self.halt.kind is HaltKind.RESUME or not self.members:
             is_still = True
         else:
@@ -104,7 +104,7 @@ class Halted:
 
 
 def halt_of_group(settings: Settings, group: str) -> Halt | None:
-    """Return the halt of a group; None: it was resumed or never halted, or the user has no right to see it."""
+    """Return the halt of a group; None: it was resumed or never halted, or the user may not see its halt."""
     with closing(KafkaClient(settings)) as client:
         try:
             return client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
@@ -151,7 +151,7 @@ def resume(settings: Settings, group: str, *, dry_run: bool = False) -> Halted:
 def stop(
     settings: Settings, group: str, at: At = "now", *, others_go_on: bool = False, dry_run: bool = False
 ) -> Halted:
-    """Let the queries of a group read up to boundaries, and leave the group when all its partitions are there.
+    """Let the queries of a group read up to boundaries, and leave the group when they have committed all boundaries.
 
     A query that starts in a stopped group stays idle until `resume`. Arguments and errors are those of `pause`.
     """
@@ -172,7 +172,7 @@ def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: fl
     deadline = Deadline(timeout)
     with closing(KafkaClient(settings)) as client:
         while True:
-            # Fetched first: a member commits before it confirms, so the offsets that are fetched next have its commits.
+            # Fetch confirmations before offsets: a member commits before it confirms, so the offsets have its commits.
             obeyed = client.run(fetch_obeyed(client, group, Deadline(_CALL_SECONDS)))
             positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
             partitions = {*positions.committed, *halt.boundaries, *positions.owners()}
@@ -265,8 +265,8 @@ def _check_members(group: Group, kind: HaltKind) -> None:
     if others:
         names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in others], _MAX_NAMED)
         raise InvalidConfigurationError(
-            f"Group {group.group} has members of other clients, which no {kind.value} reaches: {names}. They would "
-            "read on, also partitions that queries leave. Stop these members first, or allow them with "
+            f"Group {group.group} has members of other clients, which ignore a {kind.value}: {names}. They would "
+            "read on, and also read partitions that queries leave. Stop these members first, or allow them with "
             "--others-go-on (others_go_on=True)."
         )
 

@@ -1,4 +1,4 @@
-"""The rule by which `healthcheck` calls a group stuck: a committed offset with lag has not moved. Pure."""
+"""Decide whether a group is stalled: partitions have lag, and their committed offsets have not moved. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class PartitionSeen:
     Attributes:
         committed: The committed offset in the last sample; None: the group has committed none.
         lag: The lag in the last sample, in offsets; without a committed offset, the number of offsets in the log.
-        since: The time of a sample, in seconds: of the first one with the last offset and, from then on, a lag. Without
-            a lag, of the last sample.
+        since: The time in seconds since which the samples show the same committed offset and a lag. Without a lag, the
+            time of the last sample.
     """
 
     committed: int | None
@@ -33,7 +33,7 @@ Seen = Mapping[TopicPartition, PartitionSeen]
 
 
 def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[TopicPartition, PartitionSeen]:
-    """Return the samples after a new sample.
+    """Return the samples of each partition, updated by a new sample.
 
     Args:
         before: The previous samples; empty for the first sample, at which each partition counts as just moved.
@@ -47,7 +47,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
         if row.behind is None:
             continue
         since = at
-        # A lag that the previous sample did not have may be new, even if that sample is old.
+        # If the previous sample had no lag, the lag may be new, even if that sample is old.
         if known is not None and known.lag > 0 and row.behind > 0 and row.committed == known.committed:
             since = min(at, known.since)
         seen[partition] = PartitionSeen(row.committed, row.behind, since)

@@ -35,7 +35,7 @@ class GroupPositions:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Return the name of each partition's owner; of `redundant` members the last by name."""
+        """Return the name of each partition's owner; of several owners (`redundant`), the last by name."""
         if self.group is None:
             return {}
         return {tp: member.name for member in self.group.members for tp in member.partitions}

@@ -4,8 +4,8 @@
      "topics": {"orders": {"id": "aVJo0ssOTxOMQ4bkUl_1Sw",
                            "partitions": {"0": {"offset": 7, "leader_epoch": 3, "metadata": ""}}}}}
 
-Offsets are valid in one cluster and in one topic id only. Both are in the document, and an import elsewhere is refused.
-Equal offsets have equal texts, which can be compared and kept under version control.
+Offsets are valid only in one cluster and for one topic id. The document has both ids, so an import elsewhere is
+refused. Equal offsets have equal texts, which can be compared and kept under version control.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ Format = Literal["none", "text", "json", "binary"]
 
 _FRAME = struct.Struct(">bi")
 _MAGIC = 0
-# Schema registries count ids from 1. Five bytes that begin with 0 and contain a larger number are not taken for an id.
+# Schema registries count ids from 1. A frame with a larger number is taken for other data.
 _MAX_SCHEMA_ID = 1 << 24
-# The size of a number of Java's LongSerializer, because a time in milliseconds looks like a frame.
+# The size of a value of Java's LongSerializer. Such a value may be a time in milliseconds, which begins like a frame.
 _LONG_BYTES = 8
 
 
@@ -51,7 +51,8 @@ class Payload:
         text: The text; base64 of binary; None for a null.
         size: The number of bytes, with the frame; None for a null.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. With a registry Avro and Protobuf become JSON, else binary; JSON Schema is JSON.
+            four bytes with the id. JSON Schema becomes JSON. Avro and Protobuf become JSON with a registry, else
+            binary.
         message: The full name of the Protobuf message, if a schema registry is given.
     """
 
@@ -87,8 +88,8 @@ class Record:
         topic: The topic.
         partition: The partition number.
         offset: The offset.
-        timestamp: The time in ISO 8601, in UTC; after the year 9999, for example of a producer that writes
-            microseconds, in milliseconds since 1970; "beyond microseconds" if even these overflow.
+        timestamp: The time in ISO 8601, in UTC. After the year 9999, for example from a producer that writes
+            microseconds, the milliseconds since 1970; "beyond microseconds" if Arrow cannot represent the time.
         timestamp_type: Whether the producer (create) or the broker (append) has set the time.
         key: The key.
         value: The value.
@@ -210,7 +211,7 @@ _WIDER = 8
 
 
 class Peek:
-    """Shows the records of one topic by time, with the content of keys and values, and then new records.
+    """Returns the records of one topic by time, with the content of keys and values, and then new records.
 
     Args:
         settings: The Kafka client settings.
@@ -245,7 +246,7 @@ class Peek:
         """Return at most `limit` records, sorted by their timestamps.
 
         Args:
-            start: Where to begin, with the lowest timestamps first; None: the newest records.
+            start: Where to begin; the records with the lowest timestamps are returned. None: the newest records.
             limit: The maximum number of records.
 
         Raises:
@@ -269,7 +270,7 @@ class Peek:
         return Rows(Record, found[-limit:] if start is None else found[:limit])
 
     def batches(self, records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
-        """Yield the records that `peek` shows with all columns of a read, partition by partition, for a function.
+        """Yield given records with all columns of a read, partition by partition, for a function.
 
         Raises:
             KafkaGroupError: The brokers do not answer, or a time is too large for microseconds.
@@ -374,7 +375,7 @@ class _Source:
         self, tp: TopicPartition, begin: int, end: int, limit: int, columns: tuple[Column, ...]
     ) -> Iterator[Record]:
         for batch in self._fetch(tp, begin, end, limit, columns):
-            # As numbers: Python's calendar ends in the year 9999.
+            # Times become numbers, because Python's calendar ends in the year 9999.
             if "timestamp" in batch.schema.names:
                 times = batch.column("timestamp").cast("int64")
                 batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times)
@@ -402,7 +403,7 @@ def _time(micros: int | None) -> str:
 
 def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues | None) -> Record:
     headers = row["headers"] or ()
-    # Of several headers with one name the last one counts.
+    # The last of several headers with the same name counts.
     named = {one["key"]: one["value"] for one in headers}
     return Record(
         tp.topic,

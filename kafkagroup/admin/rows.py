@@ -1,4 +1,4 @@
-"""The types of rows about groups (`Group`, `PartitionLag` with its lag); rows as DataFrame, Arrow, JSON and schemas.
+"""The types of rows about groups, such as `Group` and `PartitionLag`, and rows as DataFrame, Arrow table or JSON.
 
 `Rows` becomes a pandas DataFrame or an Arrow table by one call; the Arrow and JSON schemas follow from the row type.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Hint: TypeAlias = Any
-"""A type hint, which has no type of its own."""
+"""A type hint; Python has no type for all of them."""
 
 
 def columns(kind: Hint) -> Mapping[str, Hint]:
@@ -37,7 +37,7 @@ def _columns(kind: Hint) -> Mapping[str, Hint]:
     for name, value in vars(kind).items():
         if isinstance(value, property) and not name.startswith("_") and value.fget is not None:
             found[name] = get_type_hints(value.fget)["return"]
-    # The partition as one value repeats the columns `topic` and `partition`.
+    # `topic_partition` repeats the columns `topic` and `partition`.
     found.pop("topic_partition", None)
     return found
 
@@ -122,7 +122,7 @@ _Row = TypeVar("_Row", covariant=True)
 
 
 class Rows(tuple[_Row, ...]):
-    """An immutable sequence of frozen dataclasses, which knows their type, so that an empty one has columns too."""
+    """An immutable sequence of frozen dataclasses. It knows their type, so that an empty sequence has columns too."""
 
     kind: type[_Row]
 
@@ -185,7 +185,7 @@ class UserData:
     Attributes:
         size: The number of bytes.
         weight: The capacity of a member under `weighted`.
-        generation: The generation of `partitions`; None: the data have none.
+        generation: The generation of `partitions`; None: the data have no generation.
         partitions: The member's previous partitions, as it reports them.
         text: The data as text, for example the reason why the leader could not assign.
     """

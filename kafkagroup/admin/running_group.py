@@ -1,4 +1,4 @@
-"""Rewind a group while its queries run: time limits, refused groups, errors.
+"""Rewind a group while its queries run.
 
 The program that rewinds becomes a member of the group for a moment. Queries of kafkagroup finish and commit their
 micro-batch, own no partitions while the offsets are set, and continue at the new offsets; see
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 # Time for all members to finish their micro-batches: the queries' rebalance timeout, and a margin.
 _REWIND_SECONDS = 330.0
-# If this program dies, the queries wait for so long, and continue at the old or the new offsets.
+# If this program dies, the queries wait for this time, and continue at the previous or the new offsets.
 _SESSION_TIMEOUT_MS = 10_000
 # The time for the work between the start of the generation and the end of the session.
 _COMMIT_SECONDS = 5.0
@@ -88,10 +88,10 @@ def rewind_running_group(
     partitions: Collection[TopicPartition] = (),
     timeout: float = _REWIND_SECONDS,
 ) -> RunningRewind:
-    """Set committed offsets of a group while queries of kafkagroup are its members; the queries continue there.
+    """Set committed offsets of a group whose members are queries of kafkagroup; the queries continue at these offsets.
 
     All partitions are set, or none. Partitions that are not named keep their offsets. The call returns when the offsets
-    are set. The queries read there within a second.
+    are set. The queries read from these offsets within a second.
 
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
@@ -176,7 +176,7 @@ def _to_target(settings: Settings, target: Target, partitions: Collection[TopicP
 def cannot_be_rewound(group: Group) -> str | None:
     """Return why a described group cannot be rewound while its members run; None: perhaps it can.
 
-    Only the coordinator knows whether all members support a rewind. Users may change client ids.
+    Only the coordinator knows whether all members support a rewind, because users may change client ids.
     """
     others = [one for one in group.members if not one.client_id.endswith(_OUR_CLIENT_ID)]
     if group.type == CONSUMER:
@@ -191,7 +191,7 @@ def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> 
         f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of kafkagroup in the "
         "classic protocol, and without redundant.emit=all, can be rewound while they run. Nothing was changed. Stop "
         f"these members ({len(named)} of {len(group.members)}) and rewind again. Or stop all members, rewind the "
-        "stopped group (Groups.rewind, `kafkagroup rewind`), and start them: queries follow from their checkpoints."
+        "stopped group (Groups.rewind, `kafkagroup rewind`), and start them: queries continue at the new offsets."
     )
 
 
@@ -306,7 +306,7 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
 
 
 async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
-    """Commit in the generation of the rewind, in one request, which the coordinator accepts as a whole."""
+    """Commit in the generation of the rewind, in one request, which the coordinator accepts or refuses as a whole."""
     status, group = member.status, member.settings.group
     credentials = SlotCredentials(group, status.generation, status.member_id, None)
     try:
@@ -318,7 +318,7 @@ async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPar
 async def _check_set(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
 ) -> None:
-    """Return if the offsets are set, because only the response to the commit was lost; else raise.
+    """Check after a failed commit whether only its response was lost: return if the offsets are set, else raise.
 
     Raises:
         UnknownOutcomeError: The coordinator does not answer, or only some of the offsets are set.
@@ -329,7 +329,7 @@ async def _check_set(
         found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as problem:
         raise UnknownOutcomeError(f"Group {group} may have been rewound. {look}", code=error.code) from problem
-    # The id in the metadata is the proof: if the session has ended, members may have committed later offsets.
+    # Compare the id in the metadata. The offsets may be later, because members continue when the session has ended.
     there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
     if len(there) == len(entries):
         return

@@ -77,7 +77,7 @@ class WatchRow:
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that it commits; None: not known yet.
         seconds_to_zero: How long it takes to catch up at these rates; None: never, or not known yet.
-        rebalances: The number of changes of the assignment that samples have shown since the first.
+        rebalances: The number of times that the assignment has changed between two samples.
     """
 
     group: str
@@ -124,7 +124,7 @@ class WatchPartition:
         partition: The number of the partition.
         lag: Its lag.
         next_timestamp: The timestamp of the next record, in milliseconds since 1970.
-        ahead_seconds: The difference to the lowest time of the group; 0: this partition is furthest behind.
+        ahead_seconds: The difference to the group's lowest `next_timestamp`; 0: this partition is furthest behind.
     """
 
     group: str

@@ -15,7 +15,7 @@ from kafka_source.errors import InvalidConfigurationError
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a file beside `path`. When the block ends it is renamed to `path`; after an error it is removed.
+    """Yield a file beside `path`. When the block ends, the file is renamed to `path`; after an error, it is removed.
 
     After a kill the file `.NAME.partial` remains, until the next writer of this path overwrites it.
 
@@ -67,7 +67,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InvalidConfigurationError(f"Another process is writing {path}.") from None
-            # The previous owner of the lock may have renamed or removed the file between the two steps.
+            # Between open and lock, the previous owner of the lock may have renamed or removed the file.
             if _is_at(file, path):
                 yield file
                 return

@@ -64,7 +64,7 @@ _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 # Seconds between two lookups of new records. They grow while there are no new records.
 _PAUSES = RetryPolicy(0.02, 0.5)
-# Java's default. If this process dies, the next owner of its partitions waits until the coordinator aborts it.
+# Java's default. If this process dies, its partitions' next owner waits until the coordinator aborts its transaction.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
 
 
@@ -94,9 +94,9 @@ def consume(
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's consumers: `bootstrap.servers`, `group.id`, and others such as
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
-        start: The start without a committed offset: `earliest`, `latest`, a time, `-1h` for one hour ago, or offsets.
+        start: The start without committed offsets: `earliest`, `latest`, a time, `-1h` for one hour ago, or offsets.
         columns: As in `read`.
-        function: As in `read`. The function begins again for each batch of records and its rows become one batch, so
+        function: As in `read`. The function is called for each batch of records, and its rows become one batch. So
             `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
         max_bytes: About how much memory the stream takes.
@@ -130,7 +130,7 @@ def consume(
         }
         options = read_options(given, Where.STREAM)
         if options.group_protocol == "consumer":
-            # Its members give partitions up between two calls, even if the caller has not committed their records.
+            # Members of the consumer protocol give partitions up between two calls, even with uncommitted records.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
         mapping = mapping_of(function, schema, wanted, options)
         trigger = Trigger(options, policy_of(options, Caller.PROGRAM), static=False)
@@ -172,16 +172,16 @@ class GroupStream(Stream):
         self._names = [column.name for column in columns]
         self._columns = with_place(columns)
         self._reading: _Batches | None = None
-        # The ends of the returned and of the done records in the member's partitions, between which nothing is
-        # committed.
+        # `_handed` has the end of the returned records in each partition of the member, `_done` the end of the
+        # committed records.
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._followed_join = 0
-        # A commit has failed: the next lookup begins after the done records, unless the caller commits the rest first.
+        # A commit has failed: the next lookup begins at the first uncommitted record, unless a commit succeeds before.
         self._goes_back = False
         # Some returned records are not committed, and another member, or this caller, may get them again.
         self._is_interrupted = False
-        # The records have to be returned again, and no batch was returned since: a repeated block has no offsets.
+        # The stream has gone back and has returned no batch since, so a repeated block would have no offsets to commit.
         self._is_taken_back = False
         self._transaction: Transaction | None = None
 
@@ -194,7 +194,7 @@ class GroupStream(Stream):
         Raises:
             FencedError: Another process has joined with the same `group.instance.id`.
             DataLossError: Records or topics were lost, and `fail_on_data_loss` is set.
-            KafkaGroupError: The group refuses the member, or as `FetchEngine.read`.
+            KafkaGroupError: The group refuses the member; other errors are those of `FetchEngine.read`.
         """
         self._check_open()
         if self._reading is not None:
@@ -236,12 +236,12 @@ class GroupStream(Stream):
     def transaction(self) -> Iterator[Transaction]:
         """Commit the returned batches and the block's records together, or neither of them (exactly once).
 
-        After an error no record of the block is visible and no offset has moved. Repeat the block with its batches; or
-        continue, and the batches are returned again. The transactional id follows from the group and the member's first
-        partition, so the next owner fences an open transaction of this member. The block may take
-        `transaction.timeout.ms` (default one minute); if this process dies in it, the next owners wait for that time.
-        The producer has the settings of the stream and needs the native engine. Set `isolation.level=read_committed` to
-        read only committed records.
+        After an error no record of the block is visible and no offset has moved. Either repeat the block with its
+        batches, or continue: the stream returns the batches again. The transactional id follows from the group and the
+        member's first partition, so the next owner fences an open transaction of this member. The block may take
+        `transaction.timeout.ms` (default one minute); if this process dies in the block, the next owners of its
+        partitions wait for that time. The producer has the settings of the stream and needs the native engine. Set
+        `isolation.level=read_committed` to read only committed records.
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
@@ -271,7 +271,7 @@ class GroupStream(Stream):
     def _offsets(self) -> tuple[GroupOffsets, ...]:
         self._follow_rebalance()
         if self._is_interrupted or self._is_taken_back:
-            raise self._refusal("the group has rebalanced, or the batches are to be handed out again")
+            raise self._refusal("the group has rebalanced, or the batches have to be returned again")
         with without_prefix():
             handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
         if not handed.partitions:
@@ -282,9 +282,9 @@ class GroupStream(Stream):
 
     def _refusal(self, why: str) -> FencedError:
         return FencedError(
-            f"Since the batches of this transaction were handed out, {why}, so the output of group "
+            f"Since the batches of this transaction were returned, {why}, so the output of group "
             f"{self._options.group_id} may have or get their records. Nothing of this transaction is committed. "
-            "Continue: batches of partitions that are still this member's are handed out again.",
+            "Continue: batches of partitions that are still this member's are returned again.",
             code=ErrorCode.ILLEGAL_GENERATION,
         )
 
@@ -349,7 +349,7 @@ class GroupStream(Stream):
             return None
         for tp, span in planned.partitions.items():
             if span.start != self._handed.ends.get(tp):
-                # The partition begins here, or another member has read it.
+                # The partition is new here, or another member has read and committed the records before.
                 self._done[tp] = span.start
         self._handed = replace(
             planned, partitions={tp: s._replace(end=s.start) for tp, s in planned.partitions.items()}
@@ -357,20 +357,20 @@ class GroupStream(Stream):
         return planned if planned.ends != self._handed.ends else None
 
     def _follow_rebalance(self) -> None:
-        """Discard revoked partitions, and count records that other members have committed as done.
+        """Discard revoked partitions, and skip records that other members have committed.
 
-        The trigger may have rejoined the group and failed afterwards, so a commit checks this, too.
+        `commit` calls this too, because the trigger may have rejoined the group and failed afterwards.
         """
         owned = self._trigger.owned
         if owned.joins == self._followed_join:
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Also if all records are committed: the trigger, at the group's offsets, would return to the stream's.
+        # Needed even if all records are committed, or the trigger would leave the group's offsets for the stream's.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(
-                "group=%s: other members read again what was not committed in %s",
+                "group=%s: other members read the uncommitted records of %s again",
                 self._options.group_id,
                 format_partitions(gone),
             )
@@ -381,7 +381,7 @@ class GroupStream(Stream):
         self._followed_join = owned.joins
 
     def _find_way_back(self) -> None:
-        """Return to the records that are not done, or to the group's offsets if these are higher."""
+        """Return to the first uncommitted records, or to the group's offsets if these are higher."""
         self._done |= self._committed_ahead(self._handed.partitions)
         self._is_taken_back |= self._is_interrupted or bool(self._uncommitted().partitions)
         self._move(self._done)
@@ -390,12 +390,12 @@ class GroupStream(Stream):
         self._goes_back = False
 
     def _committed_ahead(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets beyond the done records, from a commit of unknown outcome or another member's."""
+        """Return the group's offsets that a commit of unknown outcome, or another member, has set beyond `_done`."""
         committed = self._trigger.committed_after_failure(partitions) if partitions else {}
         return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 
     def _batches(self, planned: StreamOffset) -> _Batches:
-        """Yield the planned records, and record their ends."""
+        """Yield the planned records, and advance the stream to their ends."""
         ranges = tuple(r for one in plan(planned) for r in one.ranges)
         topics = ids_of_ranges(ranges, planned.topics)
         request = FetchRequest.of(self._options, ranges, self._columns, cluster=planned.cluster, topics=topics)
@@ -419,7 +419,7 @@ class GroupStream(Stream):
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
         """Move to these offsets, before which only markers of transactions are left.
 
-        If all earlier records are committed, commit these offsets too, or a lag remains without a later batch.
+        If all earlier records are committed, commit these offsets too: otherwise a lag remains until the next batch.
         """
         waiting = self._uncommitted().partitions
         self._move(ends)

@@ -36,12 +36,12 @@ def decode_values(
         batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. Schemas may
             be named in `headers`, as by Confluent's newer serializers.
         registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
-        schema_id: The id of the column's schema. Values of other schemas are resolved to it: Avro by its rules, fields
-            of Protobuf by number, of JSON by name.
+        schema_id: The id of the column's schema. Values of other schemas are resolved to this schema: Avro by its
+            rules, Protobuf by field number, JSON by field name.
         message: The full name of the Protobuf message of the column; None: the first message of the schema.
         mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
             `DROPMALFORMED`: its row is left out.
-        column: `key` decodes the keys instead; a second call decodes both. Bad keys are in `_corrupt_record_key`.
+        column: `key` decodes the keys instead. Call twice to decode both. Bad keys are in `_corrupt_record_key`.
         max_decoded_bytes: The limit of a decoded value; a larger one is bad.
 
     Raises:
@@ -71,7 +71,7 @@ def decode_values(
     for batch in batches:
         if missing := [name for name in (column, *_PLACE) if name not in batch.schema.names]:
             raise InvalidConfigurationError(
-                f"Values are decoded beside topic, partition and offset: {missing[0]} is no column of the batch."
+                f"Decoding needs the columns topic, partition and offset: the batch has no column {missing[0]}."
             )
         how = in_headers if "headers" in batch.schema.names else in_front
         for rows, made in decode(batch, Decoding((how,), mode)):

@@ -1,4 +1,4 @@
-"""Export a topic to a file or into a folder (`export_folder`), and refuse to continue another export."""
+"""Export a topic to a file or into a folder (`export_folder`), and refuse the folder of another export."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Export:
         engine: See `read`.
         decode: Decodes the values of a file's batches, as `decode_values` does; None: they stay bytes.
         bar: See `read`.
-        is_interrupted: Whether to end with KeyboardInterrupt before the next batch. An import, such as pyarrow's of
-            pandas during the write, may drop Python's own KeyboardInterrupt.
+        is_interrupted: Whether to raise KeyboardInterrupt before the next batch. Python's own KeyboardInterrupt may be
+            lost during an import, such as pyarrow's import of pandas.
     """
 
     topic: str
@@ -127,7 +127,7 @@ class Export:
         batches = self._batches(stream)
         if self.decode is not None:
             batches = self.decode(batches)
-        # The type of decoded values is that of the first batch.
+        # The first batch decides the type of decoded values.
         first = next(batches, None)
         schema = stream.schema if first is None else first.schema
         writer = batch_writer(self.form or FileFormat.PARQUET, schema, file, pipe=pipe)
@@ -153,13 +153,13 @@ class Export:
         Raises:
             InvalidConfigurationError: The folder is of another export, another process writes it, a part is missing,
                 or the folder cannot be written.
-            DataLossError: Records that the folder does not have no longer exist, or its topic was created again.
+            DataLossError: Records that the folder lacks no longer exist, or its topic was created again.
             KafkaGroupError: As for `read` and `FetchEngine.read`.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise InvalidConfigurationError(f"{folder} cannot be made: {problem.strerror}.") from None
+            raise InvalidConfigurationError(f"{folder} cannot be created: {problem.strerror}.") from None
         with locked(folder / DOCUMENT) as file:
             text = file.read()
             if text:
@@ -210,7 +210,7 @@ class Export:
             wanted = pinned_ranges(self._options("earliest", self.end), end=self.end)
         for r in pinned.ranges:
             if r.start < positions[r.partition]:
-                # Even if losses are accepted: records that are written there now would be left out.
+                # An error even if losses are accepted, because the folder would lack the records of this new log.
                 raise DataLossError(
                     topic=r.topic,
                     partition=r.partition,
@@ -221,7 +221,7 @@ class Export:
         # The folder's parts may reach further than the end of this export.
         ends = {r.partition: r.end for r in wanted.ranges}
         ranges = tuple(r._replace(end=max(r.start, ends[r.partition])) for r in pinned.ranges)
-        # A topic that is created again is not the folder's.
+        # The ids of the folder's topic are given, so that a topic that is created again is refused.
         return self._write(folder, begun, options, replace(pinned, ranges=ranges, topics=begun.ids), positions)
 
     def _options(self, start: Position, end: Position) -> ReadOptions:
@@ -274,7 +274,7 @@ class Export:
 
 
 def _check_identity(cluster: Cluster, options: ReadOptions, begun: Begun, folder: Path) -> set[int]:
-    """Return the topic's partitions, if the topic is the folder's.
+    """Return the topic's partitions, if it is the topic of the folder.
 
     Raises:
         InvalidConfigurationError: The topic is of another cluster.

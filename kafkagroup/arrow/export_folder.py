@@ -4,9 +4,9 @@
     00000-00000000000000000000-00000000000000012345.parquet
     00001-00000000000000000000-00000000000000011987.parquet
 
-The name of a part has its partition, its first offset and its end, so the rename of a finished part also commits its
-offsets, and each record is there once. The next export begins at the highest end of each partition. The document, which
-is written before the first part and never changed, names the topic and the start of each partition.
+The name of a part has its partition, first offset and end offset. So the rename of a finished part also commits its
+offsets, and the folder has each record once. The next export begins at the highest end of each partition. The document,
+which is written before the first part and never changed, names the topic and the start of each partition.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Parts:
             self._writer.give_up()
         if self._file is not None:
             self._file.close()
-        # Also if Ctrl-C came right after `open` had made the file.
+        # Ctrl-C may have come right after `open` had created the file, before it was assigned.
         (self._folder / _PARTIAL).unlink(missing_ok=True)
 
 
@@ -161,8 +161,8 @@ def positions_of(folder: Path, begun: Begun) -> dict[int, int]:
 
 
 def undo(folder: Path) -> None:
-    """Remove the document of an export that did not begin, and its folder if that is empty."""
+    """Remove the document of an export that did not begin, and the folder if it is empty."""
     (folder / DOCUMENT).unlink()
-    # The folder existed before, and has files.
+    # Fails if the folder has other files.
     with suppress(OSError):
         folder.rmdir()

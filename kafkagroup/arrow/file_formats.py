@@ -1,7 +1,7 @@
-"""Write record batches as Parquet, Arrow, CSV or JSON lines: base64 for bytes, times as text, row groups.
+"""Write record batches as Parquet, Arrow, CSV or JSON lines.
 
-CSV and JSON have no bytes, so a column of bytes and the values of headers are base64, and a key or value that was
-read as text is text. Times are ISO 8601 in UTC with milliseconds, beyond the year 9999 milliseconds since 1970.
+CSV and JSON have no bytes, so columns of bytes and values of headers are base64. A key or value that was read as text
+stays text. Times are ISO 8601 in UTC with milliseconds; after the year 9999, milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Parquet(BatchWriter):
         self._writer.close()
 
     def give_up(self) -> None:
-        # Otherwise the writer would write the file's end when it is collected, and raise because the file is closed.
+        # Otherwise the garbage-collected writer would write the file's end, and raise because the file is closed.
         self._writer.is_open = False
 
     def _write_row_group(self) -> None:
@@ -147,7 +147,7 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     if pa.types.is_binary(column.type):
         return pa.array([_base64(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_timestamp(column.type):
-        # Kafka's times are milliseconds. Calendars end in the year 9999; a later time is its number.
+        # Kafka's times are milliseconds. Calendars end in the year 9999, so a later time is written as a number.
         times = column.cast(pa.timestamp("ms"), safe=False)
         numbers = times.cast(pa.int64())
         known = pc.and_(pc.greater_equal(numbers, _FIRST_MS), pc.less(numbers, _BEYOND_MS))
@@ -161,7 +161,7 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _inner_text(value: object) -> str | None:
-    """Return a decoded value with bytes, times and decimals, which JSON does not have, as text."""
+    """Return a decoded value, with its bytes, times and decimals as text because JSON has no such types."""
     return _base64(value) if isinstance(value, bytes) else str(value)
 
 

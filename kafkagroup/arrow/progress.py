@@ -74,5 +74,5 @@ class Bar:
 
 
 def _has_reader() -> bool:
-    # The shell, because programs that execute notebooks load `ipykernel` too.
+    # Look for the shell's module: programs that execute notebooks load `ipykernel` too.
     return "ipykernel.zmqshell" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())

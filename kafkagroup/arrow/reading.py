@@ -1,4 +1,4 @@
-"""`arrow.read`: read topics from a start to an end, which are looked up once, within a bound of memory."""
+"""`arrow.read`: read topics, in bounded memory, from a start to an end that are looked up once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read(
         settings: Settings of Kafka's clients, such as `bootstrap.servers` and `isolation.level`.
         start: `earliest`, a time, `-1h` for one hour ago, `@1500` for this or the nearest existing offset in all
             partitions, or offsets by partition.
-        end: As `start`, exclusive, or `latest`.
+        end: As `start`, or `latest`; records at the end are not returned.
         columns: Of key, value, topic, partition, offset, timestamp, timestampType, headers. `value string` is UTF-8.
         function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
         schema: The columns of its rows.
@@ -167,7 +167,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
         start: A position of the options, or `@N`.
         end: As for `start`.
     """
-    # The engine uses this client too, with the leaders that it has found.
+    # The engine shares this client, and so the leaders that the client has found.
     cluster = Cluster.of(options, cached_client(options.settings))
     selection = subscription_of(options)
     with cluster.metadata_snapshot():
@@ -185,7 +185,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
         )
     starts, ends = dict(bounds.starts), dict(bounds.ends)
     if bounds.leaderless:
-        # Waits for their leaders.
+        # This lookup waits until the partitions have leaders.
         low, high = cluster.bounds(bounds.leaderless, bounds.leaderless, read_committed=options.read_committed)
         starts, ends = starts | low, ends | high
     return PinnedRanges(tuple(Range(*tp, starts[tp], ends[tp]) for tp in partitions), cluster.cluster_id(), ids)

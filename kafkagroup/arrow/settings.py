@@ -1,4 +1,4 @@
-"""The arguments of `arrow` as options: settings without prefix, topics, columns, positions such as `-1h` and `@7`."""
+"""Convert the arguments of `arrow` to options: settings without prefix, topics, columns, positions such as `-1h`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ SettingValue: TypeAlias = "str | int | float | bool"
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 _NOT_READ = "replica"
-# The flags that change the matches of a pattern in ASCII, as names of topics are.
+# The flags that change which names of topics match; such names are ASCII.
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
-# Not in a name with a domain before it, such as org.apache.kafka.
+# The prefix of settings, but not a part of a longer name such as org.apache.kafka.
 _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
 _WORDS = {
     "set the option failOnDataLoss to false": "give fail_on_data_loss=False",
@@ -103,7 +103,7 @@ def topics_of(topics: Topics) -> dict[str, str]:
     """Return the option that selects these topics.
 
     Raises:
-        OptionError: There are no topics, or the pattern is of bytes or verbose.
+        OptionError: There are no topics, or the pattern is of bytes or has re.VERBOSE.
     """
     if isinstance(topics, re.Pattern):
         return {"subscribePattern": _with_flags(topics)}
@@ -167,7 +167,7 @@ def mapping_of(
 
 
 def with_place(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns, and the columns of a record's place."""
+    """Return the columns with topic, partition and offset added."""
     names = {column.name for column in columns}
     return (*columns, *(Column(name) for name in PLACE if name not in names))
 

@@ -138,7 +138,7 @@ class Transaction:
     ) -> None:
         self._options, self._transactional_id, self._offsets = options, transactional_id, offsets
         self._delivery: TransactionalDelivery | None = None
-        # The first error of a write, which the block may have caught. Its records may partly be in the transaction.
+        # The first error of a write, which the block may have caught. The transaction may have some of its records.
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Transaction:
@@ -151,7 +151,7 @@ class Transaction:
             if error is None:
                 self._commit()
         finally:
-            # A committed transaction, or one whose commit was sent, is not aborted.
+            # Do not abort a transaction that is committed or whose commit was sent.
             delivery, self._delivery = self._delivery, None
             if delivery is not None:
                 delivery.abort()
@@ -291,14 +291,14 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch with the types of `_plain_schema`, and with headers as the sink has them."""
+    """Return a batch with the types of `_plain_schema`, and with headers as the sink expects them."""
     columns = [_plain_column(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
     return pa.record_batch(columns, names=batch.schema.names)
 
 
 def _plain_column(field: pa.Field, column: pa.Array) -> pa.Array:
     if isinstance(column, pa.DictionaryArray):
-        # Arrow does not take items of views, which polars has for texts.
+        # Polars has views for texts, and Arrow cannot take items of views.
         plain = pa.large_string() if _is_text(column.type.value_type) else column.type.value_type
         return column.dictionary.cast(plain).take(column.indices)
     if pa.types.is_run_end_encoded(field.type):

@@ -24,7 +24,7 @@ def main() -> None:
 def _run() -> None:
     from kafkagroup.cli.app import app, refuse, understand
 
-    # The completion of a shell calls without words of its own.
+    # A shell's completion runs the command without arguments.
     typed = sys.argv[1:]
     if (refusal := refuse(typed)) is not None:
         sys.stderr.write(f"{refusal}\n")

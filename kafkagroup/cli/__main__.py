@@ -1,4 +1,4 @@
-"""`python -m kafkagroup.cli`: the command where its script is not on the PATH."""
+"""`python -m kafkagroup.cli`: the command `kafkagroup` for machines on which its script is not on the PATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `kafkagroup`: its commands in the order of its help, and the words of other tools that it understands."""
+"""The command `kafkagroup`: its subcommands in the order of the help, and the command lines of other tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ app = typer.Typer(
 
 app.callback()(print_version)
 
-# The list of commands shows one line of each; without a short text it would cut the first sentence.
+# The list of commands has one line for each command; without a short text, that line is a cut first sentence.
 app.command("groups", short_help="List groups with types, states, lag.")(list_groups)
 app.command("group", short_help="Show a group: members, partitions, lag.")(show_group)
 app.command(short_help="Watch lag and rates of groups.")(watch)
@@ -98,7 +98,7 @@ _END = ("end", "newest")
 
 
 def understand(words: Sequence[str]) -> list[str]:
-    """Return kafkagroup's command line for one of another tool; the same words if there is nothing to change."""
+    """Return kafkagroup's command line for the command line of another tool; leave all other words as they are."""
     line = _list_or_one(_command(list(words)))
     if not line or line[0].startswith("-"):
         return line
@@ -106,7 +106,7 @@ def understand(words: Sequence[str]) -> list[str]:
 
 
 def refuse(words: Sequence[str]) -> str | None:
-    """Return the message for a command that only Kafka's own tools have; None: kafkagroup may have it."""
+    """Return the message for a command that only Kafka's own tools have; None: any other command."""
     if len(words) > 1 and words[0] in ("topic", "topics") and words[1] in _CHANGES:
         words = [words[1], "topic"]
     if len(words) > 1 and words[0] in _CHANGES and words[1] in ("topic", "topics"):

@@ -113,7 +113,7 @@ def import_checkpoint(
             note(DRY_RUN)
             return
         if groups is not None and group is not None:
-            # The checkpoint does not follow: it may have planned a batch after these offsets.
+            # The query must not follow this commit: its checkpoint may have planned a batch after these offsets.
             groups.rewind(group, offsets, checkpoints_follow=False)
         if change is not None:
             found.apply(change)

@@ -67,7 +67,7 @@ def exit_on_error(words: Mapping[str, str] = MappingProxyType({})) -> Iterator[N
     """Print a `KafkaGroupError` in one line, without a traceback, and exit with code 1.
 
     Args:
-        words: The command's names for options of the connector that the error names.
+        words: The names that the command has for options of the connector, which are replaced in the message.
     """
     try:
         yield
@@ -179,8 +179,8 @@ def emit(output: Output, *listings: Listing, document: bool = False) -> None:
     """Print listings to standard output.
 
     Args:
-        output: The format. JSON is an array of objects for one listing, and an object of such arrays for several. CSV,
-            with a line of names, and JSON lines have the first listing only.
+        output: The format. JSON is an array of objects for one listing, and an object of such arrays for several. CSV
+            (with a line of names) and JSON lines contain the first listing only.
         listings: The listings.
         document: Whether the JSON of one listing is an object too.
     """
@@ -224,7 +224,7 @@ def as_csv(rows: Rows[object]) -> str:
 
 @contextmanager
 def ctrl_c() -> Iterator[threading.Event]:
-    """Yield an event set by Ctrl-C, because finalizers, callbacks and some imports lose a KeyboardInterrupt."""
+    """Yield an event that Ctrl-C sets, because finalizers, callbacks and some imports lose a KeyboardInterrupt."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed

@@ -343,7 +343,7 @@ def import_offsets(
 
 
 def read_document(file: Path, group: str | None) -> OffsetsDocument:
-    """Return the document, which may be Java's CSV for `group`, from a file, or from standard input if the file is `-`.
+    """Return the document in a file (`-`: standard input), which may also be Java's CSV with offsets of `group`.
 
     Raises:
         InvalidConfigurationError: The text is no such document.

@@ -59,7 +59,7 @@ def produce(
         from kafkagroup import arrow
         from kafkagroup.admin import Topics
 
-        # Before the first line is read: the topic may be misspelt.
+        # Look the topic up before the first line is read, because its name may be misspelt.
         Topics(connection.settings()).describe(topic)
         written = 0
         lines = (line.rstrip("\r\n") for line in sys.stdin)

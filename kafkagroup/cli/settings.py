@@ -1,6 +1,6 @@
-"""The client settings of a command, from context or file, environment and command line; warnings about secrets there.
+"""Collect the client settings of a command from context or file, environment and command line; warn about secrets.
 
-A later source wins. Passwords belong into a file or the environment, as other users see command lines.
+A later source wins. Passwords belong in a file or the environment, because other users see command lines.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def contexts() -> dict[str, Context]:
 
 
 def chosen_context(name: str | None, *, has_cluster: bool) -> Context | None:
-    """Return the context that a command uses; None: it uses none.
+    """Return the context that a command uses; None: no context.
 
     Args:
         name: The value of `--context`.
@@ -317,7 +317,7 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _implied(servers: str | None, file: Path | None, context: str | None) -> tuple[dict[str, str], Context | None]:
-    """Return the settings of files and of the environment, and the context that they are from, if any.
+    """Return the settings of files and of the environment, and the context among these sources, if any.
 
     With `--context` the environment does not count, because a variable for another cluster must not redirect a command.
     """

@@ -75,8 +75,8 @@ def table(listing: Listing, width: int) -> Table:
 def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
     """Return the width of each column, so that the table fits if possible.
 
-    Rich would fold all columns a little, or leave one out. Here the widest column shrinks, first among the columns of
-    several words, then among the others but numbers.
+    Rich would fold all columns a little, or leave a column out. Here only the widest column shrinks: first of the
+    columns with several words, then of all columns without numbers.
 
     Args:
         cells: The cells of each column, with its heading.

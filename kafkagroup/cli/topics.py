@@ -62,7 +62,7 @@ class Isolation(str, Enum):
 
 
 class Engine(str, Enum):
-    """Which engine reads."""
+    """The engine that reads."""
 
     AUTO = "auto"
     NATIVE = "native"
@@ -404,7 +404,7 @@ def redrive(
             note(f"{done.others:,} records of {name} are no dead letters, and were left out.")
 
 
-# The options for arguments of `kafkagroup.arrow`, which its errors name.
+# Errors of `kafkagroup.arrow` name its arguments; these are the command's options for them.
 _WORDS = {"fail_on_data_loss=False": "--accept-loss"}
 _ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 

@@ -83,7 +83,7 @@ def commit(
             return
         epoch = client.run(phases.begin(Deadline(_STEP_SECONDS), replays=accept_loss))
         client.run(phases.accept_loss(epoch, Deadline(_STEP_SECONDS)))
-        # `begin` leaves them open if a decided transaction is lost.
+        # If a decided transaction is lost, `begin` leaves the undecided transactions open.
         client.run(phases.abort_undecided(Deadline(_STEP_SECONDS), epoch))
         lost = epoch.lost_count
         count = len(decision.transactions) - lost

@@ -290,7 +290,7 @@ def healthcheck(
 
 
 def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float, state: Path) -> bool:
-    """Return whether the group makes progress since the samples in a file; add the current one."""
+    """Return whether the group makes progress since the samples in a file, and add the current sample."""
     from kafka_source.runtime.shared_files import replace_file
     from kafkagroup.admin import health
 
@@ -312,7 +312,7 @@ def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float
 
 
 def _keep_looking(group: str, look: Callable[[], list[PartitionLag]], within: float) -> bool:
-    """Return whether the group makes progress, by samples within a time."""
+    """Return whether samples within a time show that the group makes progress."""
     from kafkagroup.admin import health
 
     began = time.monotonic()

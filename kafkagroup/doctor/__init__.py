@@ -1,4 +1,4 @@
-"""Checks an installation, the way to a cluster and the rights there.
+"""Check an installation, the way to a cluster and the rights there.
 
     from kafkagroup.doctor import examine
 

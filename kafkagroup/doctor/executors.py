@@ -23,7 +23,7 @@ _TASKS = 8
 
 @dataclass(frozen=True, slots=True)
 class SeenThere:
-    """The packages on a task's machine, and the way from there to each broker, in the order of the brokers."""
+    """The packages on a task's machine, and a probe of each broker from there, in the order of the brokers."""
 
     host: str
     installed: Installed
@@ -108,7 +108,7 @@ def _run(spark: SparkSession, work: Callable[[int], bytes]) -> list[SeenThere]:
     # Spark Connect has neither RDDs nor a SparkContext. Arrow would need pandas in the driver.
     seen = udf(work, BinaryType(), useArrow=False)
     frame = spark.range(0, _TASKS, 1, _TASKS).select(seen("id"))
-    # Safe: like all results of Python tasks, these bytes come from tasks of this job over Spark's connection.
+    # Safe to unpickle: like all results of Python tasks, these bytes come from this job over Spark's connection.
     return [pickle.loads(bytes(row[0])) for row in frame.collect()]
 
 

@@ -35,7 +35,7 @@ class JavaAndSpark:
         java_version: Its feature release, for example 17; None if it does not run.
         workers: The Python that Spark runs: `PYSPARK_PYTHON`, or `python3` of the PATH; None: not found.
         workers_from: PYSPARK_PYTHON or PATH.
-        format_found: Whether this Python has the module by which Spark finds the format `kafkagroup` by itself.
+        format_found: Whether `workers` has the module by which Spark finds the format `kafkagroup` by itself.
     """
 
     spark: str | None

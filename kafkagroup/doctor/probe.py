@@ -34,7 +34,7 @@ from kafka_source.kafka_client.messages.cluster import ApiVersionsRequest, Metad
 from kafka_source.kafka_client.metadata import read_snapshot
 
 Step = Literal["settings", "resolve", "connect", "tls", "kafka", "login", "metadata"]
-"""`kafka` is ApiVersions, the first request. A listener that requires SASL refuses the next request."""
+"""The steps of a probe. `kafka` is the first request, ApiVersions, which a listener answers even before a login."""
 
 Listener = Literal["plaintext", "tls", "http", ""]
 """The server that answers at a port: Kafka without TLS, any server with TLS, an HTTP server; empty: unknown."""

@@ -1,8 +1,8 @@
 """The rights (ACLs) that readers, group members and transactional sinks need, checked without a change.
 
-Brokers list the operations that a user may do on topics and groups (KIP-430). No request lists them for transactional
-ids, so two requests try them: DescribeTransactions needs DESCRIBE, and EndTxn needs WRITE. EndTxn has an unused
-producer id, which the broker refuses after it has checked the right, so nothing changes.
+Brokers list the operations that a user may do on topics and groups (KIP-430). No request lists the operations on
+transactional ids, so two requests test the rights: DescribeTransactions needs DESCRIBE, and EndTxn needs WRITE. EndTxn
+changes nothing: its producer id is unused, and the broker refuses the id after it has checked the right.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Allowed:
 
     Attributes:
         resource: The resource, for example `topic orders`.
-        operations: The allowed operations among the requested ones; None: the broker does not return them.
+        operations: Those of the requested operations that are allowed; None: the broker does not return them.
         problem: Why the operations are unknown, or another fault of the resource; empty: no fault.
     """
 

@@ -150,7 +150,7 @@ class EmbeddedKafka:
         for node in self._nodes.values():
             if not node.join(max(0.0, deadline - time.monotonic())):
                 node.kill()
-        # Last, because a broker that stops cleanly notifies ZooKeeper.
+        # ZooKeeper stops last, because a broker that stops cleanly notifies ZooKeeper.
         if self._zookeeper is not None:
             self._zookeeper.kill()
         self._nodes, self._ports, self._zookeeper = {}, {}, None

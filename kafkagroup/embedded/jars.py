@@ -1,4 +1,4 @@
-"""The version of Kafka, and the source of its jars: Maven repository (Ivy of pyspark), cache folder."""
+"""Choose the version of Kafka, and get jars from the cache folder or, by pyspark's Ivy, from a Maven repository."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Dependency:
 def _kafka(version: str) -> tuple[_Dependency, ...]:
     return (
         _Dependency("org.apache.kafka", "kafka_2.13", version, True),
-        # The command-line tools. The common ones do not need their dependencies (Connect, a web server).
+        # The command-line tools. The common tools do not need the dependencies (Connect, a web server).
         _Dependency("org.apache.kafka", "kafka-tools", version, False),
         # Without a backend of slf4j, which Kafka does not depend on, the broker writes no log.
         _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
@@ -119,7 +119,7 @@ def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = N
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
     """Resolve Maven coordinates to jar files, from the cache if they were resolved before.
 
-    Of several processes one downloads while the others wait. A cache folder appears only when it is complete.
+    One process downloads while others wait for the same jars. A cache folder appears only when it is complete.
 
     Args:
         coordinates: Artifacts as `group:artifact:version`.

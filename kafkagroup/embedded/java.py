@@ -1,4 +1,4 @@
-"""Find the Java that runs the broker, and refuse an old one. Also the errors of the embedded Kafka.
+"""Find the Java that runs the broker, and refuse an old version. Also the errors of the embedded Kafka.
 
 EmbeddedKafkaError
 ├── JavaError         no Java was found, or it is too old

@@ -1,4 +1,4 @@
-"""One broker process: start, signals and log, through its supervisor; its storage; and ZooKeeper for old brokers.
+"""Start, signal and stop a broker's process through its supervisor; format its storage; run ZooKeeper for old brokers.
 
 A node's storage needs `meta.properties` (the ids of the cluster and the node) and `bootstrap.checkpoint` (the cluster's
 feature levels). The checkpoint is the same on every node of every cluster, so one run of StorageTool is enough.
@@ -245,8 +245,8 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
 def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     """Return the files of StorageTool that are the same on every node of every cluster.
 
-    They are all but the ids: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log. A process
-    runs the tool once for a version and its settings, because a run takes a third of a broker's start.
+    Only the ids differ from node to node. The files are `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the
+    metadata's log. The tool runs once for a version and settings, because a run takes a third of a broker's start.
 
     Args:
         version: The version of Kafka, for which its own tool formats.
@@ -288,7 +288,7 @@ def zookeeper_node(version: str, folder: Path, port: int) -> Node:
 
     Args:
         version: The version of Kafka whose jars contain ZooKeeper.
-        folder: The cluster's folder, in which ZooKeeper has its own.
+        folder: The cluster's folder, in which ZooKeeper has a folder.
         port: The port for the brokers.
     """
     files = NodeFiles(folder / "zookeeper")

@@ -1,4 +1,4 @@
-"""A schema registry on this machine, for demos and tests: Apicurio Registry, which speaks the API of Confluent's."""
+"""A schema registry on this machine, for demos and tests: Apicurio Registry, which also has Confluent's API."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
-# Below the ephemeral ranges (Linux from 32768, macOS from 49152): any outgoing connection may take the port of a
-# stopped broker there, and a client that tries to reach the broker can even connect to itself.
+# Ports below the ephemeral ranges (Linux from 32768, macOS from 49152). In those ranges, any outgoing connection may
+# take the port of a stopped broker, and a client that tries to reach the broker can even connect to itself.
 _LOWEST, _HIGHEST = 15000, 32000
 
 
@@ -101,7 +101,7 @@ def server_config(
         mode = {
             "broker.id": node_id,
             "zookeeper.connect": f"{LOOPBACK}:{zookeeper}",
-            # The broker may start before ZooKeeper. A dead broker is detected after its session, as below.
+            # The broker may start before ZooKeeper, which detects a dead broker when its session expires.
             "zookeeper.connection.timeout.ms": 60_000,
             "zookeeper.session.timeout.ms": 4000,
         }

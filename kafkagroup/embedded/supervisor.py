@@ -2,11 +2,11 @@
 
 A script that needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on its
 standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). The same byte on its
-standard output acknowledges that the signal was sent, and for S that the JVM has stopped. At the end of file, a change
-of the parent process, or a SIGTERM to the supervisor, the process that started it has ended, possibly by SIGKILL. Then
-the supervisor stops the JVM and removes the folder REMOVE, unless it is empty. As the JVM's parent it reads the JVM's
-exit status. The process id cannot be reused before, so no signal can reach another process. The supervisor exits with
-the JVM's code.
+standard output acknowledges that the signal was sent, and for S that the JVM has stopped. End of file, a change of the
+parent process, or a SIGTERM to the supervisor shows that the process that started it has ended, possibly by SIGKILL.
+Then the supervisor stops the JVM and removes the folder REMOVE; an empty REMOVE names no folder. The supervisor is the
+JVM's parent: the JVM's process id cannot be reused before the supervisor has read the exit status, so no signal can
+reach another process. The supervisor exits with the JVM's code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
         The exit code of `command`; 128 + n if signal n ended it.
     """
     parent = os.getppid()
-    # Ctrl-C in a terminal reaches this process too, but the program that uses the broker decides about its stop.
+    # Ctrl-C in a terminal reaches this process too, but the program that uses the broker decides when it stops.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(log_path, "ab", buffering=0) as log:  # noqa: PTH123
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -48,8 +48,8 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os.write(wake_write, b"A"))
     threading.Thread(target=wait_for_end, daemon=True).start()
     while True:
-        # The timeout is for a check of the parent: after it has ended, a fork of the parent may keep standard input
-        # open, and then there is no end of file.
+        # The timeout lets this loop check the parent. After the parent has ended, a fork of it may keep standard input
+        # open, so that no end of file comes.
         readable, _, _ = select.select([0, wake_read], [], [], 2.0)
         event = os.read(wake_read, 1) if wake_read in readable else b""
         if event == b"E":

@@ -1,7 +1,7 @@
 """Every metric, declared once: the exporters, docs/metrics.md, and the tests of dashboard and alert rules read this.
 
-Names of Prometheus follow its conventions (base units, `_total` for counters) and Kafka's words. Names of OpenTelemetry
-are those of its semantic conventions for messaging where these have the metric, else `kafkagroup.…`.
+Prometheus names follow the conventions of Prometheus (base units, `_total` for counters) and Kafka's words.
+OpenTelemetry names are from its semantic conventions for messaging; names that these lack begin with `kafkagroup.`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SLOT = (*_SOURCE, SLOT)
 _PARTITION = (*_SLOT, TOPIC, PARTITION)
 
 
-# Each metric is declared once, so identity is equality; hashes of all fields took most of an update's time.
+# Each metric is declared once, so they are compared by identity: hashes of all fields took most of an update's time.
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """A metric.

@@ -1,4 +1,4 @@
-"""Exporters: their interface, the handling of a failed one, and the exporter that writes a file of samples."""
+"""The interface of exporters, the handling of failed exporters, and the exporter that writes a file of samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Update:
 
 
 class Gauges:
-    """The existing gauges. A gauge without a new figure is removed, so that no old figure is taken for a new one."""
+    """The existing gauges. A gauge without a new figure is removed, so that its old figure is not taken for current."""
 
     def __init__(self) -> None:
         self._existing: frozenset[Series] = frozenset()

@@ -1,4 +1,4 @@
-"""Map the figures of a query's progress to metrics: Spark's events to points and samples, by a listener."""
+"""Turn Spark's events about the progress of queries into points of metrics and samples, by a listener."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class QueryMeter:
         return Update(tuple(points), self._gauges.replace(points), samples)
 
     def partitions(self, cluster: str | None) -> set[TopicPartition]:
-        """Return the partitions of the last finished micro-batch that are in this cluster, or in an unknown one."""
+        """Return the partitions of the last finished micro-batch that are in this cluster, or in an unknown cluster."""
         return self._sampler.partitions(cluster)
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> Update:
@@ -147,7 +147,7 @@ def _source_points(sample: Sample) -> Iterator[Point]:
     for commit in sample.commits:
         yield point(catalog.COMMIT_LATENCY, commit.took_ms / 1000, *labels)
     for cause in RebalanceCause:
-        # Also causes without a rebalance: Prometheus sees no increase in a series that begins with 1.
+        # Report causes without a rebalance too: Prometheus sees no increase in a series that begins with 1.
         happened = sum(rebalance.cause is cause for rebalance in sample.rebalances)
         yield point(catalog.REBALANCES, happened, *labels, cause.value)
     for rebalance in sample.rebalances:
@@ -158,7 +158,7 @@ def _partition_points(sample: Sample, labels: Iterable[object]) -> Iterator[Poin
     assigned: dict[int, int] = {}
     of_source = tuple(map(str, labels))
     for tp, one in sample.partitions.items():
-        # Not by `point`: thousands of partitions share these labels.
+        # `point` would convert the same labels for each of thousands of partitions.
         partition = (*of_source, str(one.slot), tp.topic, str(tp.partition))
         assigned[one.slot] = assigned.get(one.slot, 0) + 1
         yield Point(Series(catalog.POSITION, partition), float(one.end))
@@ -191,7 +191,7 @@ class MetricsListener(StreamingQueryListener):
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
         self.on_new_query: Callable[[], object] | None = None
-        # By run id. Spark and the lookups call on different threads.
+        # The meters by run id. Spark and the lookups call on different threads.
         self._meters: dict[str, QueryMeter] = {}
         self._lock = threading.Lock()
 
@@ -220,7 +220,7 @@ class MetricsListener(StreamingQueryListener):
         """Export the figures of a micro-batch."""
         progress = event.progress
         with self._lock:
-            # A query that was started before this listener had no event of its start.
+            # The listener has no start event of a query that was started before the listener.
             meter = self._meters.setdefault(str(progress.runId), self._meter(progress.name or str(progress.id)))
             is_new, meter.has_progress = not meter.has_progress, True
             self._exports.export(meter.progress(progress, time.time()))
@@ -271,7 +271,7 @@ class Sampler:
         return tuple(sample for _, sample in self._last.values())
 
     def partitions(self, cluster: str | None) -> set[TopicPartition]:
-        """Return the partitions of the last samples that are in this cluster, or in an unknown one."""
+        """Return the partitions of the last samples that are in this cluster, or in an unknown cluster."""
         return {tp for known, sample in self._last.values() if known in (None, cluster) for tp in sample.partitions}
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> tuple[Sample, ...]:
@@ -304,7 +304,7 @@ class Sampler:
         return tuple(found)
 
     def with_newest_ends(self, sample: Sample) -> Sample:
-        """Return a sample with the ends, lag and time of the last lookup, if it is newer than the sample."""
+        """Return a sample with the ends, lag and time of the last lookup, if the lookup is newer than the sample."""
         partitions, times = {}, []
         for tp, one in sample.partitions.items():
             key = sample.source, tp
@@ -323,8 +323,8 @@ class Sampler:
     def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
         driver = source.driver
         at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
-        # A batch that a restart repeats has its end offset from the checkpoint, with figures of the previous run's
-        # driver. This run's process counts the quota's totals from 0.
+        # The end offset of a batch that a restart repeats is from the checkpoint, with figures of the previous run's
+        # driver. The driver of this run counts the quota's totals from 0.
         of_this_run = at >= self._began
         new = driver if source.has_read and of_this_run else None
         return Sample(

@@ -23,8 +23,8 @@ _PATH = "/v1/metrics"
 class OpenTelemetryExporter:
     """Records the figures in a meter provider.
 
-    Gauges are observable instruments, which the provider's readers request, because only these can disappear. Counters
-    and histograms are recorded at each update.
+    Gauges are observable instruments, which the provider's readers request, because only observable instruments can
+    disappear. Counters and histograms are recorded at each update.
 
     Args:
         provider: The program's meter provider.
@@ -60,7 +60,7 @@ class OpenTelemetryExporter:
                     self._histograms[metric].record(point.value, attributes_of(metric, values))
 
     def close(self) -> None:
-        """Do nothing, because the provider is the program's."""
+        """Do nothing, because the provider belongs to the program."""
 
     def _reader_of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:

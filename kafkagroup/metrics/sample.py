@@ -1,4 +1,4 @@
-"""Samples of a query's source, one a micro-batch; lag in seconds, by the age of records (`ProductionCurve`)."""
+"""Samples of a query's source, one for each micro-batch, and the age of records (`ProductionCurve`)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Sample:
         failed_commits: The number of the driver's commits that failed in that time.
         rebalances: The rebalances since the last micro-batch.
         quota: The quota's figures; see docs/quotas.md. Quota, commits, rebalances and bad records are empty for a
-            micro-batch that a restart repeats, because its offset in the checkpoint has the previous run's.
+            micro-batch that a restart repeats, because its offset in the checkpoint has the previous run's figures.
         bad_records: The records of the previous micro-batch whose values could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
         cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
@@ -157,7 +157,7 @@ class ProductionCurve:
     The time of an offset between two ends is interpolated, as by Kafka Lag Exporter; frequent triggers make it exact.
 
     Args:
-        max_points: The number of ends to keep, of which the older half becomes coarser; None: all.
+        max_points: The number of ends to keep: at this number, the older half is thinned out. None: keep all.
     """
 
     def __init__(self, max_points: int | None = 256) -> None:
@@ -184,7 +184,7 @@ class ProductionCurve:
             self._ends[1:half] = self._ends[2:half:2]
 
     def forget_before(self, offset: int) -> None:
-        """Drop lookups that only offsets before this one need."""
+        """Drop lookups that are needed for offsets before this offset only."""
         first = max(0, bisect_right(self._ends, offset) - 1)
         del self._times[:first], self._ends[:first]
 
@@ -193,7 +193,7 @@ class ProductionCurve:
         return bool(self._ends) and offset >= self._ends[0]
 
     def written_at(self, offset: int) -> float | None:
-        """Return about when the record at this offset was written, in seconds since 1970.
+        """Return the approximate time at which the record at this offset was written, in seconds since 1970.
 
         None: the log has not reached the offset. The time of an offset before the first lookup is extrapolated by the
         rate since then. Without a rate it is the time of the first lookup, and the record is older.

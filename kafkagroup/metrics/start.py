@@ -1,4 +1,4 @@
-"""`metrics.start`: which exporters run, and the lookups of ends of partitions and open transactions at the brokers."""
+"""`metrics.start`: start exporters, and look up ends of partitions and open transactions at the brokers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Watcher:
         partitions = self._listener.partitions(cluster)
         if partitions:
             asked = end_offsets(self._client, partitions, Deadline(self._seconds), read_committed=self._read_committed)
-            # An old figure keeps its time, which an alert watches.
+            # If this lookup fails, the old figure keeps its time, which an alert watches.
             self._listener.look(cluster, self._client.run(asked), at)
 
     def _check_transactions(self) -> None:
@@ -188,8 +188,8 @@ def start(
         meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
         file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
         exporters: The program's own exporters.
-        settings: The settings of a connection to the brokers, for lookups of the ends of partitions also while a
-            micro-batch runs. Without them the lag is that of the last finished micro-batch at the time of its plan.
+        settings: The settings of a connection to the brokers, to look up the ends of partitions even while a
+            micro-batch runs. Without settings, the lag is the last finished micro-batch's at the time of its plan.
         transactions: The `transactional.id.prefix` of each exactly-once sink whose open transactions to look for. The
             user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
         look_seconds: The time between two lookups.
@@ -197,7 +197,7 @@ def start(
     Raises:
         InvalidConfigurationError: No exporter is given, an extra is missing, or an address or file cannot be used.
     """
-    # Pictures of recorded samples need no Spark.
+    # Imported here, because pictures of recorded samples need no Spark.
     from kafkagroup.metrics.meter import MetricsListener
 
     if transactions and settings is None:
@@ -225,7 +225,7 @@ def start(
         listener = MetricsListener(exports)
         if settings is not None:
             watcher = Watcher(settings, transactions, look_seconds, listener, exports.export)
-        # Spark refuses it if the session has stopped.
+        # Spark refuses the listener if the session has stopped.
         spark.streams.addListener(listener)
     except BaseException:
         if watcher is not None:

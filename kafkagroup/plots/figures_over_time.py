@@ -1,4 +1,4 @@
-"""The numbers that plots show, from samples: rates, slots of partitions, latencies. Pure; times since 1970."""
+"""Compute what plots show from samples: rates, slots of partitions, latencies. Times are since 1970. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
         )
     ((name, number), _) = Counter((one.query, one.source) for one in found).most_common(1)[0]
     mine = [one for one in found if (one.query, one.source) == (name, number)]
-    # Several programs may have written the file, and a replayed micro-batch keeps its first time.
+    # Not in order if several programs have written the file, and because a replayed micro-batch keeps its first time.
     return sorted(mine, key=lambda one: (one.at, one.batch))
 
 
@@ -63,7 +63,7 @@ def rebalances_of(samples: Sequence[Sample]) -> list[Rebalance]:
 
 
 def edges_of(samples: Sequence[Sample]) -> list[float]:
-    """Return the start of each sample in a picture, and an end for the last sample by the median interval."""
+    """Return the start of each sample in a picture, and the end of the last sample, one median interval later."""
     times = [one.at for one in samples]
     steps = [later - earlier for earlier, later in pairwise(times)]
     return [*times, times[-1] + (median(steps) if steps else max(1.0, samples[-1].seconds))]
@@ -208,7 +208,7 @@ def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
 
 
 def _committed_at(later: Sequence[Sample]) -> float | None:
-    """Return when the micro-batch before these samples was committed, by their first commit; None: no commit."""
+    """Return the time of the first commit in these samples, the commit of the micro-batch before them, if any."""
     return next((one.commits[0].at_ms / 1000 for one in later if one.commits), None)
 
 

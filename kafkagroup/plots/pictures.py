@@ -1,4 +1,4 @@
-"""Draw lag, throughput, assignment and latency: each a `Figure` outside of pyplot's state, which a notebook shows."""
+"""Draw lag, throughput, assignment and latency, each as a `Figure` that notebooks show; pyplot's state is not used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDTH = 12.0
 _ROW_HEIGHT = 0.22
 _THROUGHPUT = (2.0, 1.5)
 _LATENCY = 2.6
-# The margin of each axes, for its title and its time.
+# The margin of each axes, for the title above and the times below.
 _MARGIN = 0.55
 _MAX_LABELS = 40
 _MAX_NAMED_REBALANCES = 12
@@ -122,7 +122,7 @@ def _draw_lag(figure: Figure, both: Sequence[Axes], samples: Sequence[Sample]) -
     total, each = both
     samples = over_time.looks_of(samples)
     partitions, edges = over_time.partitions_of(samples), _dates(over_time.edges_of(samples))
-    # A query may have no partition for the whole time.
+    # The query may have had no partition in any sample.
     rows = over_time.lag_rows(samples) or [[float("nan")] * len(samples)]
     sums = [sum(one.lag for one in sample.partitions.values()) for sample in samples]
     total.stairs(sums, edges, fill=True, color=_READ, alpha=0.35)

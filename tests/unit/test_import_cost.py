@@ -96,7 +96,7 @@ def test_a_missing_spark_is_one_line_that_says_what_to_install(name: str, missin
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(
         rf"kafkagroup needs pyspark 4\.0 or newer, and in \S+ {what}\. Run `pip install 'kafkagroup\[spark\]'`; for "
-        r"Spark Connect alone `pip install pyspark-client`; on Databricks or with databricks-connect use theirs\.\n",
+        r"Spark Connect alone `pip install pyspark-client`; Databricks and databricks-connect bring pyspark\.\n",
         done.stdout,
     ), done.stdout
 

@@ -655,7 +655,7 @@ def test_a_transaction_that_is_repeated_writes_its_records_once(
         batches = list(stream)
         with pytest.raises(TimeoutError), stream.transaction():
             raise TimeoutError
-        with pytest.raises(FencedError, match="handed out again"), stream.transaction() as transaction:
+        with pytest.raises(FencedError, match="returned again"), stream.transaction() as transaction:
             for batch in itertools.chain(batches, stream):
                 transaction.write(out, batch)
         assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
@@ -699,7 +699,7 @@ def test_a_transaction_that_is_repeated_after_an_error_of_going_on_is_refused(
             with monkeypatch.context() as patch, pytest.raises(RetriableError, match="a test"):
                 patch.setattr(fails, fail)
                 next(iter(stream))
-            with pytest.raises(FencedError, match="handed out again"), stream.transaction() as transaction:
+            with pytest.raises(FencedError, match="returned again"), stream.transaction() as transaction:
                 for batch in batches:
                     transaction.write(out, batch)
         assert (values(out, settings), committed(groups, name)) == ([], 0)
