@@ -1,4 +1,4 @@
-//! Arrow arrays as borrowed buffers. Every access is checked against the buffers, because their offsets may be invalid.
+//! Arrow arrays as borrowed buffers. Every access is checked, because an array's offsets may be invalid.
 
 /// The error of a row that lies outside the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ where
         }
     }
 
-    /// Returns whether all bytes of `rows` rows from `first` on are ASCII; false if the rows lie outside.
+    /// Returns whether all bytes of `rows` rows from `first` on are ASCII; false for rows outside the buffers.
     pub fn are_ascii(&self, first: usize, rows: usize) -> bool {
         let at = |row: usize| self.ranges.offsets.get(row)?.index();
         let end = first.checked_add(rows).and_then(at);

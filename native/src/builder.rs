@@ -13,7 +13,7 @@ use crate::java_utf8;
 use crate::record::{Headers, Record};
 use crate::runs::Runs;
 
-/// A larger buffer is freed after use instead of being kept for the next batch.
+/// A larger buffer is freed after use and not kept for the next batch.
 const KEEP_AT_MOST: usize = 32 << 20;
 /// The limit on the bytes of one batch, even if it has only one row, because Arrow's offsets have 32 bits.
 const ARROW_MOST: usize = i32::MAX as usize;
@@ -160,7 +160,7 @@ impl BatchBuilder {
                 "a row of {width} bytes is larger than an Arrow batch can be ({ARROW_MOST} bytes)"
             )));
         }
-        // All that can fail comes before the first change of a column, so that all columns keep the same length.
+        // Everything that can fail is done before a column changes, so that all columns keep the same length.
         let timestamp = match &self.timestamps {
             Some(_) => match timestamp_us(record, stamp) {
                 None if self.columns.contains(&Column::Timestamp { lenient: true }) => TOO_LARGE,
@@ -249,7 +249,7 @@ fn too_large() -> Fault {
 
 /// A binary or string column.
 ///
-/// While all rows are null they are only counted, and batches without values share one array: many topics have no keys.
+/// While all rows are null, they are only counted. Batches without values share an array: many topics have no keys.
 struct Bytes {
     text: bool,
     ends: Vec<i32>,
@@ -348,7 +348,7 @@ impl Default for HeaderLists {
 }
 
 impl HeaderLists {
-    /// Returns an upper bound of the headers' bytes in Arrow, where a byte that is not UTF-8 can become three.
+    /// Returns an upper bound of the headers' bytes in Arrow; each byte that is not UTF-8 can become three bytes.
     fn width(headers: &Headers<'_>) -> usize {
         let keys = headers.iter().map(|(key, _)| if std::str::from_utf8(key).is_ok() { 0 } else { 2 * key.len() });
         headers.len() + 8 * headers.count + keys.sum::<usize>()
@@ -433,7 +433,8 @@ mod tests {
 
     #[test]
     fn a_batch_is_full_at_its_rows_and_at_its_bytes() {
-        // Of each row the ends of key, value, headers and topic, the offset, two bytes of key, three of value and topic.
+        // A row: the ends of key, value, headers and topic, the offset, two bytes of key, three each of value and
+        // topic.
         const ROW: usize = 4 * 4 + 8 + 2 + 3 + 3;
         let columns = [
             Column::Key { text: false },
@@ -448,7 +449,7 @@ mod tests {
             let limits = Limits { batch_rows, batch_bytes, max_unpacked_bytes: 1 };
             let mut builder = BatchBuilder::new(&columns, limits).unwrap();
             builder.at_partition(&"abc".into(), 0);
-            // Two batches, because the second one must begin with nothing.
+            // Two batches, because the second batch must begin with nothing.
             for _ in 0..2 {
                 for row in 0..fit {
                     assert_eq!((builder.rows(), builder.bytes()), (row, row * ROW));
@@ -477,7 +478,8 @@ mod tests {
             for headers in [headers.headers(), Headers::default()] {
                 assert_eq!(builder.push(&Record { headers, ..record(None, None) }, 0, STAMP), Ok(true));
             }
-            // An end for each row and two for each header, the encoded headers, two more bytes for a byte that is no text.
+            // An end for each row, two for each header, the encoded headers, two more bytes for a byte that is no
+            // UTF-8.
             let counted = 2 * 4 + 2 * (2 * 4 + 1 + key.len() + 1 + extra) + 5;
             let batch = builder.take().unwrap();
             assert_eq!(batch.bytes, counted);
@@ -525,7 +527,7 @@ mod tests {
         assert_eq!(batch.data.child_data()[2].buffer::<i64>(0)[..2], [7000, i64::MAX / 1000 * 1000]);
         assert_eq!(batch.data.child_data()[3].buffer::<i32>(0)[..2], [0, 1]);
         assert_eq!(batch.data.child_data().iter().map(ArrayData::len).collect::<Vec<_>>(), [2; 4]);
-        // Columns that can hold it have the row.
+        // Columns without the timestamp can take the row.
         let mut builder = BatchBuilder::new(&[Column::Key { text: false }], LIMITS).unwrap();
         assert_eq!(builder.push(&record(Some(b"\xff"), None), 0, too_late), Ok(true));
     }

@@ -13,7 +13,7 @@ use crate::lz4;
 /// The start of snappy-java's framing, followed by two 32-bit versions and blocks, each with a 32-bit length.
 const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
 const XERIAL_HEADER_LEN: usize = 16;
-/// The highest compression ratio of a snappy block, in which three bytes encode at most 64.
+/// The highest compression ratio of a snappy block: three bytes encode at most 64 bytes.
 const SNAPPY_MOST: usize = 22;
 /// zstd returns the negative number of an error.
 const ZSTD_TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// Found by fuzzing: 16 bytes and an empty last block in a frame that declares 105 bytes. In a buffer that is
-    /// smaller than 105 bytes, zstd's streaming decoder accepts it.
+    /// smaller than 105 bytes, zstd's streaming decoder accepts this frame.
     #[test]
     fn a_zstd_frame_with_less_than_it_declares_is_refused_into_every_buffer() {
         let frame = [&b"\x28\xb5\x2f\xfd\x20\x69\x80\0\0"[..], &[7; 16], b"\x01\0\0"].concat();

@@ -15,7 +15,7 @@ pub enum Column {
     Topic,
     Partition,
     Offset,
-    /// `lenient`: a timestamp that is too large for microseconds is [`TOO_LARGE`] and no fault.
+    /// `lenient`: a timestamp that is too large for microseconds becomes [`TOO_LARGE`] and is no fault.
     Timestamp {
         lenient: bool,
     },
@@ -23,7 +23,7 @@ pub enum Column {
     Headers,
 }
 
-/// Stands for a timestamp that is too large for microseconds; no number of milliseconds is this value.
+/// Stands for a timestamp that is too large for microseconds. No timestamp in milliseconds has this value.
 pub const TOO_LARGE: i64 = i64::MIN;
 
 impl Column {

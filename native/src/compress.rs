@@ -65,7 +65,7 @@ pub struct Compressor {
     codec: Codec,
     packed: Vec<u8>,
     snappy: snap::raw::Encoder,
-    /// Boxed, because it is aligned to 64 bytes, and Python aligns objects, which contain all of this, to 16.
+    /// Boxed, because it needs an alignment of 64 bytes, and Python aligns the object that contains it to 16 bytes.
     lz4: Box<CompressTable>,
     zstd: Option<CCtx<'static>>,
 }
@@ -232,7 +232,7 @@ mod tests {
     fn our_own_decoder_reads_every_codec_at_every_size() {
         for codec in codecs() {
             let mut compressor = Compressor::new(codec);
-            // Large records first: bytes that stay in the buffers must not appear in the small batches.
+            // Large records come first, because bytes that stay in the buffers must not appear in later small batches.
             for len in [300_000, 65_536, 65_537, 32_768, 1000, 1] {
                 let records = noisy(len);
                 let packed = compressor.compress(&records).unwrap().unwrap().to_vec();
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn another_reader_finds_the_lz4_frame_right() {
-        // lz4_flex's reader also verifies the header's checksum, which ours does not.
+        // lz4_flex's reader also verifies the header's checksum; the reader of this crate does not.
         for len in [1, 65_536, 200_000] {
             let mut compressor = Compressor::new(Codec::Lz4);
             let packed = compressor.compress(&noisy(len)).unwrap().unwrap();

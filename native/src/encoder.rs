@@ -11,9 +11,9 @@ use crate::record::HeaderWriter;
 use crate::refusal::Refusal;
 use crate::split::{after, split};
 
-/// The largest allowed sizes: a batch's length and number of records have 32 bits, and a codec may enlarge a batch.
+/// The largest allowed sizes. A batch's length and number of records have 32 bits, and a codec may enlarge a batch.
 const MOST_BYTES: usize = 1 << 30;
-/// The largest allowed number of partitions. All partitions up to the highest used one need memory.
+/// The largest allowed number of partitions. All partitions up to the highest used partition need memory.
 const MOST_PARTITIONS: usize = 1 << 20;
 /// The number of buffers that are kept for the next batches, and the largest kept size.
 const SPARES: usize = 8;
@@ -61,7 +61,7 @@ pub struct Encoder {
 
 struct Topic {
     number: i64,
-    /// The number of partitions in the last call of `append`; `used` has the partitions up to the highest used one.
+    /// The number of partitions in the last call of `append`; `used` ends at the highest used partition.
     partitions: usize,
     used: Vec<Partition>,
     /// The partition for records without a key, until its batch is sealed.
@@ -233,7 +233,7 @@ impl Topic {
                 sealer.pending += filling.size() - before;
                 return Ok(());
             }
-            // After the sticky batch the record goes to the next partition, whose batch may be full too.
+            // After the sticky batch is sealed, the record goes to the next partition, whose batch may be full too.
             self.seal(number, sealer)?;
         }
     }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 /// Decodes UTF-8 and replaces invalid bytes with as many U+FFFD as Java's `String` does.
 ///
-/// Rust and Java follow the rule of Unicode's chapter 3.9, one U+FFFD for each longest part that could begin a
-/// character, except for encoded surrogates. U+D800 to U+DFFF are not characters, so Rust regards their second byte as
-/// invalid, and `ED A0 80` becomes three U+FFFD. Java decodes them like other characters of three bytes, and replaces
-/// the whole sequence, or its existing part, with one U+FFFD (`String.decodeUTF8_UTF16`).
+/// Rust and Java follow the rule of Unicode's chapter 3.9: one U+FFFD for each longest part that could begin a
+/// character. They differ in encoded surrogates. U+D800 to U+DFFF are not characters, so Rust regards their second byte
+/// as invalid, and `ED A0 80` becomes three U+FFFD. Java decodes surrogates like other characters of three bytes, and
+/// replaces the whole sequence, or its existing part, with one U+FFFD (`String.decodeUTF8_UTF16`).
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);

@@ -10,8 +10,8 @@
 //!
 //! `python` converts between these types and Python's, without further logic.
 
-// This crate allows clippy's `arithmetic_side_effects`, because lengths in Kafka's formats have 32 bits, and their
-// sums, the positions in a buffer, do not overflow a `usize` of 64 bits.
+// This crate allows clippy's `arithmetic_side_effects`, because lengths in Kafka's formats have 32 bits, so their sums
+// (positions in a buffer) do not overflow a `usize` of 64 bits.
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("kafkagroup-native needs a target with 64-bit pointers; use engine=librdkafka elsewhere");
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Fault, Kind};
 
-/// The smallest size of a buffer, which then doubles.
+/// The smallest size of a buffer. A buffer that is too small doubles.
 pub const STEP: usize = 64 << 10;
 
 /// Writes to the start of a `Vec` whose length includes the initialized free part, so reuse needs no clearing.

@@ -1,19 +1,19 @@
 //! Reads LZ4 frames and decompresses their blocks with lz4_flex.
 //!
-//! For each frame lz4_flex's own reader allocates and clears buffers of up to 8 MiB and copies each block twice, but a
-//! Kafka batch is often a frame of 16 KiB. Here blocks are decompressed directly into the batch's buffer. The frame's
+//! A Kafka batch is often a frame of 16 KiB, but for each frame lz4_flex's own reader allocates and clears buffers of
+//! up to 8 MiB, and copies each block twice. Here blocks are decompressed directly into the batch's buffer. The frame's
 //! xxHash checksums are not verified, because the batch's CRC-32C covers the same bytes.
 
 use crate::error::Fault;
 use crate::limited_buffer::LimitedBuffer;
 
 const MAGIC: u32 = 0x184d_2204;
-/// The distance that a block of a linked frame may refer back.
+/// How far back a block of a linked frame may refer, in bytes.
 const WINDOW: usize = 64 << 10;
 /// The highest compression ratio of LZ4: the output bytes that one input byte can encode.
 const MOST: usize = 255;
 
-/// Decompresses one frame, and like Kafka's reader ignores the bytes after it.
+/// Decompresses one frame and ignores the bytes after it, as Kafka's reader does.
 pub fn decompress(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     let mut rest = packed;
     let magic = u32::from_le_bytes(chunk(&mut rest)?);

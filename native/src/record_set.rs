@@ -102,7 +102,7 @@ impl<S: Source> RecordSet<S> {
         self.partial_batch_bytes
     }
 
-    /// Returns the source, whose bytes are no longer read when the record set is done.
+    /// Returns the source. A record set that is done no longer reads its bytes.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
@@ -192,12 +192,12 @@ impl<S: Source> RecordSet<S> {
             return Err(Fault::corrupt("a batch is shorter than its header"));
         };
         let header = BatchHeader::parse(head)?;
-        // Checked again in this copy, because the source may have changed since the first check.
+        // The magic is checked again in this copy, because the source may have changed since the first check.
         check_magic(head.get(MAGIC_END - 1).map_or(-1, |&magic| i8::from_be_bytes([magic])))?;
         if header.size != size {
             return Err(Fault::corrupt("a batch changed while it was read"));
         }
-        // The CRC is checked before any field is used, also of a skipped batch, whose last offset moves the position.
+        // Check the CRC before any field is used, even if the batch is skipped: its last offset moves the position.
         let crc = crc32c::crc32c(whole.get(CRC_START..).unwrap_or_default());
         if crc != header.crc {
             return Err(Fault::corrupt(format!(
@@ -240,7 +240,7 @@ impl<S: Source> RecordSet<S> {
         Ok(Some(batch))
     }
 
-    /// Returns whether the batch has records of committed or non-transactional data; applies abort markers.
+    /// Returns whether the batch has committed or non-transactional records; applies abort markers.
     fn wants(&mut self, header: &BatchHeader, whole: &[u8], decompressor: &mut Decompressor) -> Result<bool, Fault> {
         if header.producer_id >= 0 && !self.aborted.is_empty() {
             self.aborted.advance(header.next_offset() - 1);
@@ -375,7 +375,7 @@ mod tests {
         bytes
     }
 
-    /// Reads at most three rows at a time; returns the offsets and where the record set stands.
+    /// Reads at most three rows at a time; returns the offsets and the position of the record set.
     fn read(bytes: &[u8], from: i64, to: i64) -> (Vec<i64>, Option<Error>, RecordSet<Vec<u8>>) {
         let limits = Limits { batch_rows: 3, batch_bytes: 1000, max_unpacked_bytes: 1000 };
         let mut builder = BatchBuilder::new(&[Column::Offset], limits).unwrap();

@@ -11,7 +11,7 @@ pub enum Refusal {
     UnknownPartition { topic: i64, partition: i32, partitions: usize, row: usize },
     /// A record exceeds the limit. `size` is the size of a batch with only this record, before compression.
     RecordTooLarge { topic: i64, partition: usize, row: usize, size: usize, limit: usize },
-    /// A codec failed, for another reason than the rows.
+    /// A codec failed for a reason other than the rows.
     Codec(String),
 }
 

@@ -8,8 +8,8 @@ use arrow_schema::{ArrowError, DataType};
 
 /// The rows of a column as runs of (value, first row), and the last array with only one value.
 ///
-/// Most batches have rows of one topic-partition, so the next batch gets a slice of the same array, which is neither
-/// written nor validated again.
+/// Most batches have rows of one topic-partition, so the next batch gets a slice of the last array, which need not be
+/// written and validated again.
 pub(crate) struct Runs<T> {
     runs: Vec<(T, usize)>,
     last: Option<(T, ArrayData)>,

@@ -7,7 +7,7 @@ use crate::source::Source;
 const HEAD_LEN: usize = 27;
 const MAGIC: i8 = 2;
 
-/// The contents of a record set by its headers, whose CRC is not checked.
+/// The contents of a record set according to its headers. No CRC is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// The offset after the last complete batch, at least the requested position.

@@ -6,7 +6,7 @@ use crate::filling::{Content, Filling, Producer};
 use crate::header::{BatchHeader, HEADER_LEN};
 use crate::record::Record;
 
-/// The limit on decompressed bytes, not lower because this encoder has compressed the batch.
+/// The limit on decompressed bytes. No lower limit is needed, because this encoder has compressed the batch.
 const MOST_UNPACKED: usize = 1 << 31;
 
 /// Returns both halves, whose records keep their sequence numbers, and the size of the first half before compression.
@@ -71,7 +71,7 @@ mod tests {
             [(-1, -1, [-1, -1]), (0, 0, [0, 1]), (0, 7, [7, 8]), (0, i32::MAX, [i32::MAX, 0])]
         {
             let mut filling = Filling::default();
-            // The second record is older than the first, and the third one newer.
+            // The second record is older than the first, and the third record is newer.
             for timestamp in [20, 10, 30] {
                 let content = Content { key: None, value: Some(b"v"), headers: Headers::default(), timestamp };
                 filling.push(&filling.record(&content), timestamp, Vec::new);

@@ -56,7 +56,7 @@ pub fn array<const N: usize>(rest: &mut &[u8]) -> Parsed<[u8; N]> {
     Ok(*head)
 }
 
-/// Reads an unsigned varint of at most `MOST` bytes, from one word if it ends within eight existing bytes.
+/// Reads an unsigned varint of at most `MOST` bytes; reads one word if eight bytes exist and the varint ends in them.
 #[inline(always)]
 pub fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {
     let word = rest.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));
@@ -138,7 +138,7 @@ mod tests {
                 let mut bytes = vec![];
                 put(&mut bytes, value);
                 assert_eq!(len(value), bytes.len());
-                // The bytes after a varint decide how it is read, and not the result.
+                // The bytes after a varint decide how it is read, but do not change the result.
                 for following in 0..9 {
                     let bytes = [&bytes[..], &vec![0xff; following]].concat();
                     let mut rest = &bytes[..];

@@ -127,8 +127,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Returns how a value is read as the reader's logical type; None if its logical type differs. A value without a
-    /// logical type has the reader's.
+    /// Returns how a value is read as the reader's logical type; None if the value has another logical type. A value
+    /// without a logical type is read as the reader's.
     fn logical(&self, w: Id, r: Id, slot: &Slot) -> Option<Op> {
         const NANOS_OF_DAY: i64 = 86_400_000_000_000;
         let (writer, reader) = (self.pair.writer.get(w), self.pair.reader.get(r));
@@ -147,7 +147,7 @@ impl<'a> Compiler<'a> {
                 let Shape::Decimal { scale: of_column, .. } = slot.shape else { return None };
                 let size = if let Kind::Fixed(size) = writer.kind { Some(size) } else { None };
                 let shift = i32::from(of_column).checked_sub(i32::try_from(*scale).ok()?)?;
-                // The bytes of a text are no number.
+                // The bytes of a string are not read as a decimal.
                 return (!matches!(writer.kind, Kind::String)).then_some(Op::Decimal { size, shift });
             }
             (Logical::Date, Logical::Timestamp { .. }) => NANOS_OF_DAY,
@@ -212,7 +212,7 @@ impl<'a> Compiler<'a> {
                     Action::Read { part: i, op: self.compile(field.kind, read.kind, &part.slot)? }
                 }
                 None => match self.skips.of_type(writer, field.kind)? {
-                    // Left out, so that each step takes a byte or adds a value, which bounds the time for an item.
+                    // Left out, because each step has to take a byte or add a value, which bounds the time for an item.
                     Skip::Bytes(0) => continue,
                     skip => Action::Skip(skip),
                 },

@@ -37,7 +37,7 @@ impl Decoder {
         &self.kind
     }
 
-    /// Adds a writer schema, in place of a schema with the same id.
+    /// Adds a writer schema; replaces a schema with the same id.
     pub fn add(&mut self, id: u64, schema: &str) -> Result<(), Fault> {
         let mut writer = Schema::parse(schema)?;
         // A schema's aliases do not apply to itself.

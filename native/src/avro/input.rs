@@ -8,14 +8,14 @@ pub fn length(input: &mut &[u8]) -> Parsed<usize> {
     usize::try_from(varlong(input)?).map_err(|_| "a length is negative")
 }
 
-/// Removes a length and as many bytes, and returns these.
+/// Removes a length and that many bytes, and returns the bytes.
 #[inline(always)]
 pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
     let len = length(input)?;
     take(input, len)
 }
 
-/// Removes the header of a block of an array or map; returns the number of items, and the block's bytes if given.
+/// Removes the header of a block of an array or map; returns the number of items, and the block's size if it is given.
 pub fn block(input: &mut &[u8]) -> Parsed<(usize, Option<usize>)> {
     const WRONG: &str = "the size of a block of an array or map is negative";
     let count = varlong(input)?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::schema::{Id, Kind, Schema, simple};
 
-/// Deeper types are not compared: a column has 64 levels, of which a union or a record takes one.
+/// Deeper types are not compared: a column has at most 64 levels, and each union or record takes a level.
 const MAX_NESTING: usize = 128;
 
 /// A writer schema, to which aliases are applied, and the reader schema.
@@ -18,7 +18,7 @@ impl Pair<'_> {
         simple(self.writer.get(w).name.as_deref()) == simple(self.reader.get(r).name.as_deref())
     }
 
-    /// Returns whether a value of writer type `w` can directly be read as `r`, without a comparison of records' fields.
+    /// Returns whether a value of writer type `w` can directly be read as `r`, without comparing the fields of records.
     pub fn fits(&self, w: Id, r: Id) -> bool {
         match (self.writer.kind(w), self.reader.kind(r)) {
             (Kind::Null, Kind::Null)
@@ -73,7 +73,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Returns whether each field of record `r`, without nested fields, is read from a field of `w` or has a default.
+    /// Returns whether each field of record `r` is read from a field of `w` or has a default; ignores nested fields.
     fn structure_fits(&self, w: Id, r: Id, steps: &mut usize, nesting: usize) -> bool {
         let (Kind::Record(written), Kind::Record(read)) = (self.writer.kind(w), self.reader.kind(r)) else {
             return false;

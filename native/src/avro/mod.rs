@@ -4,7 +4,7 @@
 //! values of a writer schema become values of the reader schema) → [`decoder::Decoder`], which runs [`plan::Op`]s ([`run`])
 //! into a [`crate::values::column::Column`].
 //!
-//! The rules of resolution are those of Java's `org.apache.avro.Resolver` 1.12, the types those of Spark's
+//! The rules of resolution are those of Java's `org.apache.avro.Resolver` 1.12; the types are those of Spark's
 //! `SchemaConverters`. `docs/design/values.md` has the reasons.
 
 mod aliases;

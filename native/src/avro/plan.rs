@@ -13,10 +13,10 @@ pub enum Op {
     Boolean,
     Int,
     Long,
-    /// A date or time whose unit has this many units of the column.
+    /// A date or time in a unit that is this many units of the column.
     IntTimes(i64),
     LongTimes(i64),
-    /// A time in larger units of the column; a value with a part of such a unit is bad.
+    /// A time whose column has larger units, of this many units each. A value between two of these is bad.
     LongParts(i64),
     /// An int or long that the reader's schema has as float, which may lose digits, also in a double column.
     IntAsFloat,
@@ -26,19 +26,19 @@ pub enum Op {
     /// Bytes or a string.
     Bytes,
     Fixed(usize),
-    /// A decimal: the size of its fixed type, and how many digits more the column has after the point.
+    /// A decimal: the size of its fixed type, and how many more digits the column has after the point.
     Decimal {
         size: Option<usize>,
         shift: i32,
     },
-    /// The reader's symbol for each of the writer's; None: no symbol and no default.
+    /// The reader's symbol for each symbol of the writer; None: no such symbol and no default.
     Enum(Vec<Option<Arc<str>>>),
     Record(Box<Record>),
     Array(Box<Items>),
     Map(Box<Items>),
     /// A union of the writer.
     Union(Vec<Op>),
-    /// A branch of the reader's union, which is a struct, with the part of the struct if it is not left out.
+    /// A branch of the reader's union, which becomes a struct; `part` is None if the struct lacks this branch.
     Member {
         part: Option<usize>,
         op: Box<Op>,
@@ -75,7 +75,7 @@ pub struct Default {
     pub name: Arc<str>,
     pub part: usize,
     pub bytes: Vec<u8>,
-    /// Decodes the bytes, which the reader schema wrote.
+    /// Decodes these bytes, which are in the reader schema.
     pub plan: Plan,
 }
 

@@ -125,7 +125,7 @@ static NULL: Type = Type { kind: Kind::Null, logical: None, name: None, aliases:
 const FIXED_LIMIT: u64 = 1 << 30;
 
 impl Schema {
-    /// Parses a schema. The branches of a union at its root may be separate schemas that define a name differently.
+    /// Parses a schema. If the root is a union, its branches may be separate schemas that define a name differently.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let json = parsed(text)?;
         let mut parser = Parser::default();
@@ -239,7 +239,7 @@ fn qualified(name: &str, space: &str) -> Arc<str> {
 struct Parser {
     /// None: the definition of a named type is not finished.
     types: Vec<Option<Type>>,
-    /// The last type of each name.
+    /// The newest type of each name.
     names: HashMap<Arc<str>, Id>,
     /// The names that the schema has defined.
     defined: HashSet<Arc<str>>,

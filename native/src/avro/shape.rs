@@ -32,7 +32,7 @@ impl Slot {
     }
 }
 
-/// The digits of the largest decimal of Spark and of Arrow's decimal128; a schema's may have more.
+/// The most digits of a decimal in Spark and in Arrow's decimal128. A decimal of a schema may have more.
 pub const DECIMAL_DIGITS: u32 = 38;
 
 /// Returns how the union of `branches` becomes a column.
@@ -52,7 +52,7 @@ struct Shapes<'a> {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How often each record contains the current place.
+    /// How many records of each type contain the current place.
     open: HashMap<Id, i64>,
 }
 
@@ -75,7 +75,7 @@ impl Shapes<'_> {
         let slot = match (self.schema.kind(id), &self.schema.get(id).logical) {
             (Kind::Union(branches), _) => match choice(self.schema, branches) {
                 Choice::One(id) => {
-                    // A column of one branch is the branch's column.
+                    // A union of one branch has the branch's column.
                     (self.columns, self.nesting) = (self.columns - 1, self.nesting - 1);
                     let slot = self.slot(id, wanted)?;
                     self.nesting += 1;
@@ -125,7 +125,7 @@ impl Shapes<'_> {
         Ok(Some(Slot { shape, nullable: false }))
     }
 
-    /// Returns the struct of these columns: name, type, and whether a column has nulls for another reason.
+    /// Returns the struct of these columns: name, type, and whether it has nulls for a reason other than its type.
     fn parts(
         &mut self,
         columns: impl Iterator<Item = (Arc<str>, Id, bool)>,

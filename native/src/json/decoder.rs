@@ -11,7 +11,7 @@ use crate::values::framing::Framing;
 use crate::values::rows::{Decoded, Failure, Limits, Values, rows_of};
 use crate::values::slot::Slot;
 
-/// Decodes values into columns of a type, whatever JSON Schema the values name.
+/// Decodes values into columns of a type. The JSON Schemas that the values name have no effect.
 pub struct Decoder {
     slot: Slot,
     node: Node,

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use crate::values::fault::{ENTRY, Fault, ITEM};
 use crate::values::slot::{Entry, MAX_NESTING, Part, Shape, Slot};
 
-/// Up to so many names are compared one by one; more are looked up.
+/// Up to this number, names are compared one by one; more names are looked up in a map.
 const FEW: usize = 16;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Items {
 #[derive(Debug)]
 pub struct Named {
     pub name: Arc<str>,
-    /// The name in quotation marks, as JSON has it; None: it is written with escapes.
+    /// The name in quotation marks, as in JSON; None: the name needs escapes.
     key: Option<Box<[u8]>>,
     pub node: Node,
     pub bits: u64,
@@ -47,7 +47,7 @@ pub struct Named {
 #[derive(Debug)]
 pub struct Fields {
     pub fields: Vec<Named>,
-    /// Empty if there are few.
+    /// Empty if there are few names.
     by_name: HashMap<Arc<str>, usize>,
 }
 

@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes the opening of an array or object, and the whole if it is empty; returns whether it is empty.
+    /// Takes the opening bracket of an array or object, and the closing bracket if it follows; returns whether it did.
     #[inline(always)]
     fn open(&mut self, open: u8, close: u8, problem: &'static str) -> Result<bool, Fault> {
         if self.token()? != open {
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
     fn push(&mut self, place: Place, bytes: &mut Bytes) -> Result<(), Fault> {
         self.budget.take_text(self.bytes(place).len())?;
         match place {
-            // With the bytes that follow, the copy is faster.
+            // The copy is faster if the source continues after the text.
             Place::Text { start, end } => {
                 bytes.push(&mut self.text.get(start..).unwrap_or_default(), end - start, false)?
             }
@@ -383,7 +383,7 @@ impl<'a> Reader<'a> {
                 if (0xd800..0xdc00).contains(&unit) && self.rest().starts_with(b"\\u") {
                     self.at += 2;
                     let low = self.unit()?;
-                    // Other codes than a pair of surrogates are refused below.
+                    // Codes other than a pair of surrogates are refused below.
                     if (0xdc00..0xe000).contains(&low) {
                         unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
                     }
@@ -454,7 +454,7 @@ impl<'a> Reader<'a> {
             Some((b'-', rest)) => (true, rest),
             _ => (false, text),
         };
-        // Below zero, to include the smallest number.
+        // Digits are subtracted from zero, because the smallest number has no positive counterpart.
         let value = digits.iter().try_fold(0i64, |value, &byte| {
             value.checked_mul(10).and_then(|value| value.checked_sub(i64::from(byte - b'0')))
         });
@@ -477,7 +477,7 @@ impl<'a> Reader<'a> {
         value.ok_or_else(|| NO_NUMBER.into())
     }
 
-    /// Takes a number that JSON lacks and writers write, such as NaN; returns it as Rust parses it.
+    /// Takes a number that writers write although JSON lacks it, such as NaN; returns a text that Rust can parse.
     fn not_finite(&mut self) -> Option<&'static [u8]> {
         const WORDS: [&[u8]; 6] = [b"NaN", b"Infinity", b"-Infinity", b"+Infinity", b"-INF", b"+INF"];
         let rest = self.rest();
@@ -491,7 +491,7 @@ impl<'a> Reader<'a> {
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    // Bytes below `least` have their highest bit set; bytes after such a byte may have it too.
+    // Bytes below `least` have their highest bit set. Bytes after such a byte may have this bit set too.
     let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word & (EACH << 7);
     let equal = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
     equal(b'"') | equal(b'\\') | below(word, 0x20)

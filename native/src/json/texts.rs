@@ -36,7 +36,7 @@ pub fn string(mut text: &[u8], out: &mut Vec<u8>) {
 }
 
 pub fn whole(value: i64, out: &mut Vec<u8>) {
-    // To write to memory does not fail, here and below.
+    // Writing to memory does not fail, here and below.
     let _ = serde_json::to_writer(out, &value);
 }
 
@@ -74,7 +74,7 @@ fn not_finite(value: f64, out: &mut Vec<u8>) {
     string(name.as_bytes(), out);
 }
 
-/// Appends a number with an exponent. `tiny`: so small that one digit more than the fewest is nearer.
+/// Appends a number with an exponent. `tiny`: one more digit than the fewest is nearer to such a small number.
 fn scientific(value: impl LowerExp, tiny: bool, out: &mut Vec<u8>) {
     let mut text = format!("{value:e}");
     if tiny && !text.contains('.') {

@@ -18,7 +18,7 @@ pub struct Decoder {
     kind: DataType,
     framing: Framing,
     package: String,
-    /// The name of the message without its package, which writers may have changed.
+    /// The name of the message without its package, because writers may have changed the package.
     name: String,
     writers: Writers<Writer>,
 }
@@ -59,8 +59,8 @@ impl Decoder {
         &self.kind
     }
 
-    /// Adds a writer schema, the text of a `.proto` file, in place of a schema with the same id. It names the message
-    /// of a record; fields are found by their numbers.
+    /// Adds a writer schema, the text of a `.proto` file; replaces a schema with the same id. The schema gives the name
+    /// of a record's message; fields are found by their numbers.
     pub fn add(&mut self, id: u64, schema: &str) -> Result<(), Fault> {
         let names = names(schema)?;
         let Some((path, _)) = names.iter().find(|(_, name)| *name == self.name) else {
@@ -126,8 +126,8 @@ impl Writer {
     }
 }
 
-/// Removes the indexes of a message in Confluent's framing: the number of levels (0: the first message), and an index
-/// each.
+/// Removes the indexes of a message in Confluent's framing: the number of levels (0: the first message), then an index
+/// for each level.
 fn message_indexes(input: &mut &[u8]) -> Result<Vec<i64>, Fault> {
     const MOST: i64 = 64;
     let count = varlong(input).map_err(|_| NO_INDEXES)?;

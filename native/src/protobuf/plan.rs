@@ -11,7 +11,7 @@ use super::wire::{Wire, skip, tag, varint};
 use crate::values::fault::{ENTRY, Fault};
 use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
 
-/// A message, whose fields are columns.
+/// A message whose fields become columns.
 #[derive(Debug)]
 pub struct Message {
     /// Sorted by number: fields that are columns, and fields that reset a column of their oneof.
@@ -20,7 +20,7 @@ pub struct Message {
     pub absent: Vec<Absent>,
     /// Whether the message has a [`Value::Json`], at any depth.
     pub has_json: bool,
-    /// The columns of each oneof, and the bits of each.
+    /// The columns of each oneof, with their bits.
     pub oneofs: Vec<Vec<(usize, u64)>>,
 }
 
@@ -40,7 +40,7 @@ pub struct Field {
 pub enum How {
     One(Value),
     Many(Value),
-    /// The message has the fields 1, the key, and 2, the value.
+    /// A map. The message of an entry has the key as field 1 and the value as field 2.
     Map(Message),
 }
 
@@ -78,7 +78,7 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// Returns the microseconds of a value; missing parts are those of `before`.
+    /// Returns the microseconds of a value; parts that the value lacks are taken from `before`.
     #[inline]
     pub fn micros(&self, before: i64, mut input: &[u8]) -> Result<i64, Fault> {
         // The parts of a duration have the same sign; nanoseconds of a time are never negative.
@@ -103,7 +103,7 @@ pub enum Absent {
     Map,
     Value(Constant),
     Required(Arc<str>),
-    /// The value of a map, as the field at this position without bytes.
+    /// A map's value: the field at this position, read from no bytes.
     Empty(usize),
 }
 
@@ -123,14 +123,14 @@ pub struct Symbols {
     known: Vec<(i32, Arc<str>)>,
     /// Values without a symbol count as absent, as in proto2.
     pub closed: bool,
-    /// The text of Java's runtime before the number of a value without a symbol.
+    /// The text that Java's runtime puts before the number of a value without a symbol.
     unknown: String,
 }
 
 impl Symbols {
     fn new(kind: &EnumDescriptor) -> Self {
         let mut known: Vec<_> = kind.values().map(|value| (value.number(), Arc::from(value.name()))).collect();
-        // Of several symbols with one number, the first counts.
+        // If several symbols have the same number, the first counts.
         known.sort_by_key(|(number, _)| *number);
         known.dedup_by_key(|(number, _)| *number);
         let closed = kind.parent_file().syntax() == Syntax::Proto2;
@@ -181,14 +181,14 @@ impl Value {
         }
     }
 
-    /// Returns whether a repeated field may have its items in one piece.
+    /// Returns whether a repeated field may have its items in one piece (packed).
     pub fn is_packable(&self) -> bool {
         !matches!(self.wire(), Wire::Prefixed | Wire::Group)
     }
 }
 
 impl Message {
-    /// Returns the columns and the plan of a message, with the fields of the structs of `wanted`, in order, or all.
+    /// Returns the columns and the plan of a message, with all fields or, in their order, the fields of `wanted`.
     ///
     /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. Below 1, a message
     /// in itself is a text of JSON.
@@ -207,7 +207,7 @@ impl Message {
         Ok((parts, plan))
     }
 
-    /// Returns the field with a number; `next` is its likely position, and is moved behind it.
+    /// Returns the field with a number; `next` is the likely position, and becomes the position after the field.
     #[inline(always)]
     pub fn find(&self, number: u32, next: &mut usize) -> Option<&Field> {
         if let Some(field) = self.fields.get(*next)
@@ -216,7 +216,7 @@ impl Message {
             *next += 1;
             return Some(field);
         }
-        // The last field again, which may be repeated.
+        // Try the previous field again, which may be repeated.
         if let Some(field) = next.checked_sub(1).and_then(|last| self.fields.get(last))
             && field.number == number
         {
@@ -232,7 +232,7 @@ struct Planner {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How often each message contains the current place.
+    /// How many messages of each type contain the current place.
     open: HashMap<String, i64>,
 }
 

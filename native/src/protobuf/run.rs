@@ -1,8 +1,8 @@
 //! Runs a plan: takes the fields of a message, in any order, and adds a row to each of its columns.
 //!
-//! As Protobuf defines, a field that comes again replaces the earlier value, and a message that comes again is merged
-//! with it. A column grows at its end only. So a message's repeated fields have no end until it is read, and to merge
-//! into an earlier message its row is opened again.
+//! As Protobuf defines, a field that comes again replaces the earlier value, but a message that comes again is merged
+//! with the earlier message. A column grows at its end only. So the lists of a message end when the whole message is
+//! read, and a merge opens the row of the earlier message again.
 
 use super::plan::{Absent, Constant, Field, How, Message, Value};
 use super::text;
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
         self.value(field.number, value, column, input).map_err(|fault| fault.within(&ITEM))
     }
 
-    /// Takes a value of which the message had one before.
+    /// Takes a value of a field that the message had before.
     #[cold]
     fn again(
         &mut self,
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Gives a row to each column that has none yet, and an end to lists and maps.
+    /// Adds a row to each column that lacks a row, and ends lists and maps.
     fn finish(&mut self, plan: &Message, rows: usize, parts: &mut [Column]) -> Result<(), Fault> {
         for (column, absent) in parts.iter_mut().zip(&plan.absent) {
             match absent {
@@ -345,7 +345,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns whether an entry of a map has a value of a closed enum without a symbol, and so counts as absent.
+/// Returns whether an entry of a map counts as absent, because its value is of a closed enum and has no symbol.
 fn has_unknown_symbol(entry: &Message, mut bytes: &[u8]) -> Result<bool, Fault> {
     let symbols = entry.fields.iter().find_map(|field| match &field.how {
         How::One(Value::Enum(symbols)) if symbols.closed => Some(symbols),

@@ -1,6 +1,6 @@
 //! A message as JSON, for a message that contains itself and for `google.protobuf.Struct`.
 //!
-//! It is Protobuf's JSON, with the names of the `.proto` file and 64-bit numbers as numbers, without absent fields.
+//! The text is Protobuf's JSON with the names of the `.proto` file, 64-bit numbers as numbers, and no absent fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the fields of a message whose encoding fits their type; of a oneof, the member that is set last.
+    /// Returns the fields of a message whose encoding fits their type; of a oneof, only the member that is set last.
     fn occurrences<'b>(&self, kind: &MessageDescriptor, mut input: &'b [u8]) -> Result<Occurrences<'b>, Fault> {
         let (mut found, mut count) = (Occurrences::new(), 0);
         while !input.is_empty() {
@@ -130,7 +130,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Appends a map; of several entries with one key the last counts.
+    /// Appends a map; if several entries have the same key, the last counts.
     fn map(
         &self,
         entry: &MessageDescriptor,
@@ -189,7 +189,7 @@ impl Writer<'_> {
             let whole: Cow<'_, [u8]> = if let [one] = *pieces { one.into() } else { pieces.concat().into() };
             return self.message(&kind, &whole, out, nesting + 1);
         }
-        // The zeros of the widest number are the default of each type.
+        // These zeros, as many as the widest number has, are the default of each type.
         let (_, mut bytes) = occurrences.last().copied().unwrap_or((wire_of(field).wire(), &[0; 8]));
         self.scalar(field, &mut bytes, out)
     }
@@ -224,7 +224,7 @@ impl Writer<'_> {
                     None => texts::whole(number.into(), out),
                 }
             }
-            // It has no single encoding.
+            // A map has no single encoding.
             Kind::Message(_) => {}
         }
         Ok(())

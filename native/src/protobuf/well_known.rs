@@ -1,6 +1,6 @@
 //! The files besides `google/protobuf/…` that schemas of Confluent's registry import without a reference.
 //!
-//! Only names, numbers and types count. [`super::descriptors`] leaves out the custom options of `confluent/meta.proto`.
+//! [`super::descriptors`] leaves out the custom options of `confluent/meta.proto`.
 
 /// Returns the text of a file; None if it is not well known.
 pub fn text_of(name: &str) -> Option<&'static str> {

@@ -73,7 +73,7 @@ pub fn length(input: &mut &[u8]) -> Parsed<usize> {
     Ok(varint(input)? as usize)
 }
 
-/// Removes a length and as many bytes, and returns these.
+/// Removes a length and that many bytes, and returns the bytes.
 #[inline(always)]
 pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
     let len = length(input)?;

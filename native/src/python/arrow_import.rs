@@ -1,7 +1,7 @@
 //! Imports Arrow data from Python without a copy, through the PyCapsule interface.
 //!
 //! The C data interface gives addresses without lengths. The length of a buffer follows from the column's type, its
-//! number of rows and its last offset, for which the interface's contract makes every consumer trust the producer.
+//! number of rows and its last offset. By the interface's contract every consumer has to trust the producer in these.
 //! Nothing else is trusted: [`crate::arrays`] checks every access to the buffers.
 
 use arrow_data::ffi::FFI_ArrowArray;
@@ -15,7 +15,7 @@ use pyo3::types::PyCapsule;
 use crate::arrays::Validity;
 use crate::refusal::Refusal;
 
-/// The limit on rows, as of columns with 32-bit offsets, with which sums and products of lengths do not overflow.
+/// The limit on rows is that of columns with 32-bit offsets; within it, sums and products of lengths do not overflow.
 const MOST_ROWS: usize = 1 << 31;
 const OFFSET_WIDTH: usize = 4;
 const LARGE_OFFSET_WIDTH: usize = 8;
@@ -45,7 +45,7 @@ impl Imported {
         let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
         let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
         // SAFETY: capsules with these names contain these structs, aligned and initialized (PyCapsule interface), and
-        // live as long as the caller's references to them. No other code accesses the structs meanwhile, because no
+        // live as long as the caller's references to them. No other code accesses the structs in this time, because no
         // Python code runs before their last use here. A struct that another consumer has moved out is still
         // initialized, without a release callback.
         #[allow(unsafe_code)]
@@ -128,7 +128,7 @@ impl<'a> Column<'a> {
         self.buffer(1, self.end().div_ceil(8))
     }
 
-    /// Returns the offsets of a column with 32-bit offsets, one more than it has rows.
+    /// Returns the offsets of a column with 32-bit offsets: one more offset than rows.
     pub fn offsets(&self) -> &'a [u8] {
         // A column without rows may have no offsets, even if the address is not null.
         let offsets = if self.rows() == 0 { 0 } else { self.end() + 1 };
@@ -141,7 +141,7 @@ impl<'a> Column<'a> {
         self.buffer(2, usize::try_from(last).unwrap_or(0))
     }
 
-    /// Returns the offsets of a column with 64-bit offsets, one more than it has rows.
+    /// Returns the offsets of a column with 64-bit offsets: one more offset than rows.
     pub fn large_offsets(&self) -> &'a [u8] {
         let offsets = if self.rows() == 0 { 0 } else { self.end() + 1 };
         self.buffer(1, offsets * LARGE_OFFSET_WIDTH)
@@ -166,7 +166,7 @@ impl<'a> Column<'a> {
         if address.is_null() {
             return &[];
         }
-        // No producer has a larger buffer, so a wrong offset must not name one.
+        // No producer has a larger buffer, so a larger length comes from a wrong offset.
         let len = len.min(isize::MAX as usize);
         // SAFETY: the address is not null. By the C data interface, the buffer has at least `len` bytes (see the
         // callers), and `len` is at most `isize::MAX`. By the same contract, the buffer is initialized and does not

@@ -6,7 +6,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::source::Source;
 
-/// A part of a `bytes` or `bytearray`, which keeps the object alive and from being resized.
+/// A part of a `bytes` or `bytearray`. It keeps the object alive, and prevents a resize of the object.
 pub struct Buffer {
     keeper: Option<Py<PyAny>>,
     address: usize,
@@ -69,8 +69,8 @@ impl Source for Buffer {
         // SAFETY: `address..address + len` lies in the buffer of `keeper`. `keeper` is alive while `len` is not 0, and
         // it is a `bytes` or has an exported view, so its memory neither moves nor shrinks. The check above ensures
         // that `at..at + into.len()` lies in it, and no one else accesses `into`. No reference to Python's memory is
-        // created: if another thread writes to a bytearray meanwhile, against the contract, the copy mixes old and new
-        // bytes, and the CRC check of the copy fails.
+        // created: if another thread writes to a bytearray during the copy, against the contract, the copy mixes old
+        // and new bytes, and the CRC check of the copy fails.
         unsafe {
             let from = std::ptr::with_exposed_provenance::<u8>(self.address + at);
             std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());

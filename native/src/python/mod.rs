@@ -1,4 +1,4 @@
-//! The Python module: converts arguments, results and errors. `kafkagroup_native.pyi` documents it for users.
+//! The Python module: converts arguments, results and errors. `kafkagroup_native.pyi` documents the module for users.
 
 mod arrow_export;
 mod arrow_import;

@@ -80,7 +80,7 @@ impl<'a> Texts<'a> {
         .ok_or(Outside)
     }
 
-    /// Returns whether these rows, and the bytes between them, are ASCII; false outside the buffers.
+    /// Returns whether these rows, and the bytes between them, are ASCII; false for rows outside the buffers.
     pub fn are_ascii(self, first: usize, rows: usize) -> bool {
         match self {
             Self::Small(texts) => texts.are_ascii(first, rows),

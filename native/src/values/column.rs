@@ -41,17 +41,17 @@ pub enum Data {
         ends: Vec<i32>,
         /// The keys and the values.
         entries: Box<[Column; 2]>,
-        /// The entries whose key comes again in the same map, ascending, without which the column is finished.
+        /// The entries whose key comes again in the same map, ascending; they are removed when the column is finished.
         replaced: Vec<usize>,
     },
     Struct(Struct),
 }
 
-/// The columns of a struct. They get its nulls in runs, so that nulls of a wide struct cost little.
+/// The columns of a struct. They get the struct's nulls in runs, so that nulls of a wide struct cost little.
 #[derive(Debug)]
 pub struct Struct {
     rows: usize,
-    /// The rows that the parts have; later rows are null.
+    /// The number of rows that the parts have; later rows are null.
     filled: usize,
     parts: Vec<Column>,
 }
@@ -59,7 +59,7 @@ pub struct Struct {
 #[derive(Debug)]
 pub struct Bytes {
     text: bool,
-    /// The rows that [`Column::convert`] has converted.
+    /// The number of rows that [`Column::convert`] has converted.
     converted: usize,
     ends: Vec<i32>,
     values: Vec<u8>,
@@ -87,7 +87,7 @@ impl Bytes {
         }
         let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| MISMATCH)?;
         match around {
-            // A copy of a fixed size is a few instructions, of any size a call.
+            // A copy of a fixed size takes a few instructions; a copy of any other size is a call.
             Some(around) if len <= SHORT => {
                 self.values.extend_from_slice(around);
                 self.values.truncate(end as usize);
@@ -185,7 +185,7 @@ impl Column {
         self.nulls.as_ref().is_some_and(|nulls| row < nulls.len() && !nulls.is_valid(row))
     }
 
-    /// Removes the end of the last list or map of the column, which gets the next items.
+    /// Removes the end of the last list or map of the column, so that it gets the next items.
     pub fn reopen(&mut self) {
         let (Data::List { ends, .. } | Data::Map { ends, .. }) = &mut self.data else { return };
         ends.pop();
@@ -252,7 +252,7 @@ impl Column {
         }
     }
 
-    /// Replaces the bytes of each row since the last call with those that `convert` appends.
+    /// Replaces the bytes of each row since the last call by the bytes that `convert` appends.
     pub fn convert(&mut self, mut convert: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Fault>) -> Result<(), Fault> {
         let Data::Bytes(bytes) = &mut self.data else { return Err(MISMATCH.into()) };
         let (first, rows) = (bytes.converted, bytes.rows());
@@ -387,7 +387,7 @@ impl Struct {
         self.filled = self.rows;
     }
 
-    /// Opens the last row again, which is not null.
+    /// Opens the last row again; the row must not be null.
     pub fn reopen(&mut self) -> (usize, &mut [Column]) {
         self.rows -= 1;
         self.filled = self.rows;
@@ -432,7 +432,7 @@ impl Data {
 
 #[cold]
 fn shifted(value: i128, shift: i32) -> Parsed<i128> {
-    // Only zero is divisible by a power that is too large.
+    // If the power is too large for the type, only zero is divisible by it.
     let power = 10i128.checked_pow(shift.unsigned_abs()).unwrap_or(i128::MAX);
     if shift > 0 {
         return value.checked_mul(power).ok_or(TOO_MANY_DIGITS);
@@ -444,7 +444,7 @@ fn shifted(value: i128, shift: i32) -> Parsed<i128> {
     }
 }
 
-/// Appends the numbers, which begin with `first`, of the values that come again.
+/// Appends the numbers of the values that come again later; the numbers begin with `first`.
 fn coming_again<T: Eq + Hash>(values: impl Iterator<Item = T> + Clone, first: usize, replaced: &mut Vec<usize>) {
     const FEW: usize = 8;
     if values.clone().nth(FEW).is_none() {

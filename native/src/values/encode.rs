@@ -1,4 +1,4 @@
-//! The rows of a column of any type as values of bytes, in any format.
+//! Encodes the rows of a column of any type as values of bytes, in any format.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Stop {
 }
 
 impl From<Stop> for Failure {
-    /// For a column that cannot be written before its first row.
+    /// Converts the error of a column that cannot be written, known before its first row.
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Unfit(fault) => Self::Type(fault),
@@ -120,7 +120,7 @@ pub fn encode_rows(head: &[u8], rows: usize, writer: &impl WriteRow) -> Result<A
         .map_err(Failure::Arrow)
 }
 
-/// Returns the position of the field with the name of a column, or of the only field with the name in another case.
+/// Returns the position of the field with a column's name, or of the only field whose name differs in case alone.
 pub fn field_of<'a>(name: &str, fields: impl Iterator<Item = &'a str> + Clone) -> Result<usize, &'static str> {
     if let Some(same) = fields.clone().position(|field| field == name) {
         return Ok(same);

@@ -10,14 +10,14 @@ use super::fault::Fault;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// A zero byte and an id of 4 bytes, by Confluent's serializers.
+    /// A zero byte and an id of 4 bytes, as written by Confluent's serializers.
     Confluent,
-    /// A zero byte and an id of 8 bytes, by Apicurio's.
+    /// A zero byte and an id of 8 bytes, as written by Apicurio's serializers.
     Apicurio,
     /// Avro's single-object encoding: C3 01 and the CRC-64-AVRO fingerprint of the schema.
     SingleObject,
-    /// A byte 3, a byte for the compression (0, or 5 for zlib) and a UUID of 16 bytes, by AWS Glue's serializers. The
-    /// UUID is not looked up: all values have the writer schema 0.
+    /// A byte 3, a byte for the compression (0, or 5 for zlib) and a UUID of 16 bytes, as written by AWS Glue's
+    /// serializers. The UUID is not looked up: all values have the writer schema 0.
     Glue,
     /// No framing: all values have the writer schema 0.
     None,
@@ -37,7 +37,7 @@ impl Framing {
         }
     }
 
-    /// Returns the id of the writer schema and the datum, which may be [`Self::unpack`]ed.
+    /// Returns the id of the writer schema, and the datum for [`Self::unpack`].
     #[inline(always)]
     pub fn split(self, value: &[u8]) -> Result<(u64, &[u8]), Fault> {
         match (self, value) {

@@ -1,4 +1,4 @@
-//! The common parts of the decoders and encoders of all formats, between values of bytes and an Arrow array.
+//! The parts that the decoders and encoders of all formats share, between values of bytes and an Arrow array.
 //!
 //! [`slot::Slot`] (the type of a column) → [`column::Column`] (which grows value by value) and [`rows`] (framing,
 //! writer schemas, bad records) → Arrow. [`crate::avro`], [`crate::protobuf`] and [`crate::json`] make rows.

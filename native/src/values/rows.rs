@@ -30,7 +30,7 @@ pub struct Limits {
     pub batch: usize,
 }
 
-/// The rows of a column of values, only of the first values if the batch is full before the last.
+/// The rows of a column of values. If the batch is full before the last value, only the first values have rows.
 pub struct Decoded {
     pub data: ArrayData,
     pub bad: Vec<Bad>,
@@ -63,7 +63,7 @@ pub enum Failure {
     Arrow(ArrowError),
 }
 
-/// What is known of the last used writer schemas, sorted by their ids.
+/// The plans of the writer schemas that were used last, sorted by their ids.
 #[derive(Debug)]
 pub struct Writers<T> {
     known: Vec<Writer<T>>,
@@ -88,7 +88,7 @@ impl<T> Default for Writers<T> {
 }
 
 impl<T> Writers<T> {
-    /// Keeps what is known of a writer schema, in place of the least recently used one.
+    /// Keeps the plan of a writer schema; if there are too many, it replaces the least recently used plan.
     pub fn put(&mut self, id: u64, is: T) {
         if self.find(id).is_none() && self.known.len() >= MAX_WRITERS {
             let oldest = self.known.iter().map(|writer| writer.last_used).min();
@@ -113,8 +113,8 @@ impl<T> Writers<T> {
         found.map(|writer| &writer.is).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
     }
 
-    /// Returns the missing ids of the values, and the number of first values that can be decoded together, because they
-    /// have no more schemas than can be kept.
+    /// Returns the missing ids of the values, and the number of leading values that can be decoded together, because
+    /// all their schemas can be kept.
     pub fn missing(&mut self, values: &impl Values, framing: Framing) -> Result<(Vec<u64>, usize), Failure> {
         self.now += 1;
         let (mut missing, mut met, mut last) = (BTreeSet::new(), 0, None);
@@ -153,7 +153,7 @@ pub fn rows_of_texts(
     limits: Limits,
     decode: impl Fn(u64, &[u8], &mut Column, &mut Budget, bool) -> Result<(), Fault>,
 ) -> Result<Rows, Failure> {
-    // Only one call of `decode`, because a second one would not be inlined.
+    // `decode` is called in one place only, because a second call would not be inlined.
     let mut check_texts = false;
     loop {
         let found = rows_of(values, slot, limits, |row, value, column, budget| {
@@ -165,7 +165,7 @@ pub fn rows_of_texts(
                 if done.is_ok() || check {
                     return done.map_err(|fault| (Some(id), fault));
                 }
-                // Find the first fault of the record alone.
+                // Find the first fault of this record alone.
                 column.truncate(row);
                 *budget = Budget::new(limits.record);
                 check = true;
@@ -208,7 +208,7 @@ pub fn rows_of(
         };
         let mut budget = Budget::new(limits.record);
         let done = decode(row, value, &mut column, &mut budget);
-        // The memory of a truncated record stays with its columns.
+        // The columns keep the memory of a truncated record.
         taken += budget.taken();
         if let Err((id, fault)) = done {
             column.truncate(row);

@@ -66,11 +66,11 @@ impl Entry {
 pub struct Part {
     pub name: Arc<str>,
     pub slot: Slot,
-    /// The field of the record, or the branch of the union (null not counted), that the column shows.
+    /// The field of the record, or the branch of the union (without null), that becomes this column.
     pub source: usize,
 }
 
-/// A schema with more columns is refused, because recursion and repeated types multiply columns.
+/// The limit on a schema's columns, because recursion and repeated types multiply columns.
 pub const MAX_COLUMNS: usize = 20_000;
 /// Arrow's C++ library imports no deeper type.
 pub const MAX_NESTING: usize = 64;
@@ -122,13 +122,13 @@ impl Slot {
         own + u64::from(self.nullable)
     }
 
-    /// Returns the bits of an item of a list, at least a byte, so that items without memory are bounded too.
+    /// Returns the bits of an item of a list: at least a byte, so that items that need no memory are bounded too.
     pub fn bits_of_item(&self) -> u64 {
         self.bits().max(8)
     }
 }
 
-/// Returns the fields that a struct of the type `wanted` names, or all, each with its position, name and wanted type.
+/// Returns the fields that a struct of the type `wanted` names, or all fields, with position, name and wanted type.
 #[allow(clippy::type_complexity)]
 pub fn chosen<T>(
     fields: impl Iterator<Item = (Arc<str>, T)>,

@@ -1,4 +1,4 @@
-//! Checks that an Arrow type fits a schema, for `writer_schema.py`, and plans how its values become the schema's.
+//! Checks that an Arrow type fits a schema, for `writer_schema.py`, and plans how values of the type are written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub enum Null {
 pub enum Form {
     Null,
     Boolean,
-    /// An int or long, which are written alike.
+    /// An int or a long; both have the same encoding.
     Whole,
     /// Microseconds, written as milliseconds.
     Millis,
@@ -57,7 +57,7 @@ pub enum Form {
     Array(Box<Slot>),
     Map(Box<Slot>),
     Record(Vec<Step>),
-    /// A struct with a part for each branch of a union, of which one is set: the branch, and the plan of the part.
+    /// A struct with a part for each branch of a union; one part is set. Each part has its branch and its plan.
     Members(Vec<(i64, Slot)>),
 }
 
@@ -96,7 +96,7 @@ fn slot(kind: &DataType, schema: &Schema, id: Id) -> Result<Slot, Fault> {
     }
     let chosen = match choice(schema, branches) {
         Choice::One(one) => Some(one),
-        // Both branches have the same encoding or a wider one, and a reader gets the wider type from either.
+        // Each of the branches can encode the value, and a reader gets the wider type from both.
         Choice::Wide(_) => branches.iter().copied().find(|&one| matches!(schema.kind(one), Kind::Long | Kind::Double)),
         Choice::Members(members) => {
             let parts = members_of(kind, &members).ok_or_else(|| unfit(kind, schema, id))?;
@@ -203,7 +203,7 @@ fn record(parts: &Fields, fields: &[Field], schema: &Schema, id: Id) -> Result<V
     Ok(steps)
 }
 
-/// Returns the bytes for a field that the column does not have: of its default, or else of null.
+/// Returns the bytes for a field that the column lacks: the field's default, or null without a default.
 fn missing(field: &Field, schema: &Schema) -> Result<Vec<u8>, Fault> {
     if let Some(json) = &field.default {
         return defaults::encode(schema, field.kind, json);
@@ -306,7 +306,7 @@ mod tests {
             told(&instant, &long("local-timestamp-micros")),
             "the column has timestamp, which cannot be written as long (local-timestamp-micros) of the schema"
         );
-        // An unknown type would get milliseconds.
+        // Values of an unknown logical type would be written in milliseconds.
         assert!(told(&instant, &long("timestamp-nanos")).contains("cannot be written"));
         let decimal = r#"{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}"#;
         assert_eq!(told(&DataType::Decimal128(18, 2), decimal), "fits");

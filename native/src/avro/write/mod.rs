@@ -2,7 +2,7 @@
 //!
 //! [`fit`] compares the array's type with the schema and makes a plan for [`encoder::Encoder`] ([`run`]).
 //!
-//! The types are those that Spark's `AvroSerializer` accepts, and also an int for a long, a float for a double, and a
+//! The types are those that Spark's `AvroSerializer` accepts, and also an int as a long, a float as a double, and a
 //! decimal of the same scale. The array may lack a field that has a default in the schema.
 
 pub mod encoder;

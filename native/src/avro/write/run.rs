@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
             Form::Double => Op::Double(values.as_chunks().0),
             &Form::Decimal { precision, size } => Op::Decimal { values: values.as_chunks().0, precision, size },
             Form::Bytes => Op::Bytes(cells.texts()),
-            // No text of the column needs a check.
+            // No text of this column needs a check of its UTF-8.
             Form::Text if rows.is_some_and(|rows| cells.texts().are_ascii(cells.first, rows)) => {
                 Op::Bytes(cells.texts())
             }
@@ -187,7 +187,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Appends the member that is set, or null.
+    /// Appends the branch whose part is set, or null.
     fn write_member(&self, members: &[(i64, Writer<'a>)], row: usize, out: &mut Vec<u8>) -> Result<(), Stop> {
         let mut chosen = None;
         for (i, (branch, member)) in members.iter().enumerate() {
@@ -232,8 +232,8 @@ fn prefixed(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the two's complement of a decimal, most significant byte first, in the fewest bytes or those of a fixed
-/// type.
+/// Appends the two's complement of a decimal, most significant byte first, in the fewest bytes or in the size of a
+/// fixed type.
 fn decimal(value: i128, precision: u8, size: Option<usize>, out: &mut Vec<u8>) -> Result<(), Stop> {
     if value.unsigned_abs() >= 10u128.pow(u32::from(precision)) {
         return Err(Fault::new(format!("the decimal has more than the {precision} digits of the schema's type")).into());

@@ -28,7 +28,7 @@ impl Encoder {
         let mut head = head(id);
         if id.is_some() {
             let indexes = descriptors.indexes_of(&message)?;
-            // The first message, the usual one, is a single 0.
+            // The usual message, the first, is a single 0.
             if indexes == [0] {
                 head.push(0);
             } else {

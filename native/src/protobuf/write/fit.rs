@@ -57,7 +57,7 @@ pub enum Value {
     Zigzag,
     Fixed32,
     Fixed64,
-    /// A number without sign of 32 bits; `fixed`: in 4 bytes.
+    /// An unsigned number of 32 bits; `fixed`: written in 4 bytes.
     Unsigned {
         fixed: bool,
     },
@@ -70,7 +70,7 @@ pub enum Value {
     Bytes,
     /// The number of each symbol.
     Enum(HashMap<Box<[u8]>, i32>),
-    /// Microseconds, by the numbers of the fields; `rounds_down`: nanoseconds are never negative.
+    /// Microseconds, written to the fields with these numbers; `rounds_down`: nanoseconds are never negative.
     Instant {
         seconds: u32,
         nanos: u32,
@@ -79,7 +79,7 @@ pub enum Value {
     /// The bytes of a present message without fields.
     There(Vec<u8>),
     Message(Message),
-    /// The group, and the tag at its end.
+    /// The message of the group, and the tag at its end.
     Group(Message, Vec<u8>),
 }
 

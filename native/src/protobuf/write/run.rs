@@ -139,7 +139,7 @@ impl Field<'_> {
                 out.extend_from_slice(self.tag);
                 let start = out.len();
                 value.write(row, out)?;
-                // Only the default of a field without presence has nothing but zero bytes.
+                // Only the default value of a field without presence consists of zero bytes.
                 if *implicit && out.iter().skip(start).all(|&byte| byte == 0) {
                     out.truncate(before);
                 }
@@ -226,7 +226,7 @@ impl<'a> Bound<'a> {
                     (Whole::Long(_), value) => u32::try_from(value).map_err(|_| {
                         Fault::new("the number is negative or has more than 32 bits, and the field is unsigned")
                     })?,
-                    // The same bits, as in Java, which has no unsigned numbers.
+                    // The bits stay the same, as in Java, which has no unsigned numbers.
                     (_, value) => value as u32,
                 };
                 if *fixed {
