@@ -22,7 +22,7 @@ def parser_of(text: str | None, *, rounds: int | None = None, saves: bool = Fals
 
 
 def begin(parser: argparse.ArgumentParser, *heads: str) -> argparse.Namespace:
-    """Return the arguments, with the machine in `machine`, and print it before the heads of the tables."""
+    """Return the arguments, with a description of the machine in `machine`, and print this description."""
     given = parser.parse_args()
     given.machine = describe_machine()
     print(given.machine, *heads, sep="\n", flush=True)

@@ -6,7 +6,7 @@ Each seed is a group of 8 members and 4 topics with 50 partitions. Speeds are be
 likely on a logarithmic scale. The backlog takes all members together 20 minutes, and is spread over the partitions by
 Zipf's law. In one half of the figures no records arrive; in the other half records arrive at 40 % of the members'
 speed, spread by the same law in another order. A member drains its backlog at its speed less the arriving records, and
-the group is done when its last member is. Times are parts of the time for work divided at will, so 1.0 is the best.
+the group is done when its last member is done. Times are relative to work divided at will, so 1.0 is best.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Members:
         self.answer: Mapping[str, Assignment] = {}
 
     def rebalance(self, group: Group, chance: random.Random | None = None) -> int:
-        """Rebalance; return how many partitions have left a remaining member."""
+        """Rebalance; return the number of partitions that the remaining members have lost."""
         self._own = {member: self._own.get(member) or load(self._strategy) for member in group.speeds}
         for member, own in self._own.items():
             error = 0.0 if chance is None else ERROR
@@ -134,7 +134,7 @@ class Members:
 
 
 def replayed(group: Group, chance: random.Random) -> Group:
-    """The lags after a rewind of one topic, whose partitions have them all."""
+    """Return the lags after a rewind of one topic: its partitions have the whole lag."""
     topic = chance.choice(TOPICS)
     total = sum(group.lags.values())
     partitions = [tp for tp in group.lags if tp.topic == topic]

@@ -12,8 +12,8 @@ applications, each with an equal part of the slots, start at the same time, unti
 `rolling`: these applications are restarted one after the other. Heartbeats: the CPU time of the threads that send them
 every 3 s for all slots. `--scale` measures 100 to 1,000 slots with 10,000 partitions, and 1,000 to 10,000 partitions
 with 1,000 slots; `./run bench plot` draws the saved figures. `--protocols` compares the classic and the consumer
-protocol (KIP-848), when C joins while A is in a micro-batch and B is idle; and the join and the heartbeats of many
-slots, at an interval in milliseconds (the brokers' default is 5,000).
+protocol (KIP-848): first C joins while A is in a micro-batch and B is idle; then many slots join and send heartbeats,
+at an interval in milliseconds (the brokers' default is 5,000).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consume
     """Let C join while A is in a micro-batch of `batch` seconds, and B is idle; each has one slot.
 
     Returns:
-        The seconds from the start of C's join until C has its first partitions, and its whole share.
+        The seconds from the start of C's join until C has its first partitions, and until C has its whole share.
     """
     group = "newcomer-consumer" if consumer else "newcomer-classic"
 
@@ -374,7 +374,7 @@ def _counts(slots: str, partitions: str, *, scale: bool) -> dict[int, list[int]]
 
 def _measure(partitions: int, slots: Sequence[int], applications: int, rounds: int, beats: float) -> list[Case]:
     cases = []
-    # A broker of its own, so that its work for other partitions is in no figure.
+    # A new broker for these partitions, so that its work for other partitions is in no figure.
     with EmbeddedKafka(heap="2g") as kafka:
         topics = tuple(kafka.create_topic(f"bench-{n}", partitions // TOPICS) for n in range(TOPICS))
         bench = Bench(kafka.bootstrap_servers, topics, partitions)

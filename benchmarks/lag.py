@@ -1,11 +1,11 @@
-"""The lag of a slow query without limits, by the metrics, the command and Kafka's own tool, and the alerts that fire.
+"""The lag of a slow query without limits, as metrics, command and Kafka's own tool show it, and the alerts that fire.
 
     ./run bench lag [--minutes 10] [--prometheus PROGRAM] [--save FILE]
 
 1,000 records a second arrive, and the query's sink takes 1.5 ms for each, so each micro-batch takes 1.5 times as long
-as the previous one. With a Prometheus (2.42 or later) its alert rules watch the query, the same query as listeners
-without `settings` see it, a query under a quota of half the load that brokers throttle too, a query with bad records,
-and a query that fails. `./run bench plot FILE PICTURE` draws the figures of `--save`.
+as the previous one. With a Prometheus (2.42 or later), the alert rules watch five queries: this query, the same query
+as listeners without `settings` see it, a query that brokers throttle and whose quota is half the load, a query with bad
+records, and a query that fails. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Prometheus:
             {
                 "job_name": name.strip(", ") or "with settings",
                 "static_configs": [{"targets": [target]}],
-                # The names of the same queries show which listener has seen them.
+                # Two listeners report the same queries, so a query's name also says which listener has reported it.
                 "metric_relabel_configs": [
                     {"source_labels": ["query"], "regex": "(.+)", "target_label": "query", "replacement": f"$1{name}"}
                 ],
@@ -166,7 +166,7 @@ def queries(spark: SparkSession, servers: str, folder: Path, *, all_of_them: boo
         query = writer.start()
         while query.lastProgress is None:
             time.sleep(1)
-            # Again, because Spark waits only 10 s for a worker, which a busy machine may exceed.
+            # Try again, because Spark waits only 10 s for a worker, which may take longer on a busy machine.
             query = query if query.isActive else writer.start()
 
 

@@ -1,11 +1,11 @@
-"""Cost of metrics: in a trigger in the driver, and of the listener beside it.
+"""Cost of metrics: the figures of a trigger in the driver, and the listener beside it.
 
     ./run bench metrics [--rounds 7] [--batches 40] [--partitions 10,100,1000] [--save FILE]
 
 `trigger`: a stream in a group, local[2], 1,000 records a micro-batch, with and without `metrics.start`, in turns; the
 median `triggerExecution` of each run. `reader`: the figures that the driver's process adds to the end offset of a
 micro-batch, which every query pays. `listener`: a progress turned into figures for each exporter, on a thread beside
-the trigger. `reader` and `listener` are milliseconds of a core a micro-batch, and a part of the median trigger.
+the trigger. `reader` and `listener` are in milliseconds of a core a micro-batch, and in percent of the median trigger.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Speed of the decoding of Avro, Protobuf and JSON values into typed columns, on one core, without Kafka or Spark.
 
 `./run bench native_values [--records 4000000] [--rounds 5]` prints the machine, and the median records/s of a core with
-the slowest and fastest round. The cases are one Avro schema, two schema ids record by record, 3 of the 10 fields, and
-the same as Protobuf and JSON. The records have 10 fields, and about 80 bytes as Avro.
+the slowest and fastest round. The cases are one Avro schema, two schema ids in turns, 3 of the 10 fields, and the same
+records as Protobuf and JSON. A record has 10 fields, and about 80 bytes as Avro.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIELDS: list[dict[str, Any]] = [
     {"name": "note", "type": "string"},
 ]
 READER = {"type": "record", "name": "Order", "fields": FIELDS}
-# Without a field that has a default, with a field that the reader lacks, and in another order.
+# A schema that lacks a field with a default, and has a field that the reader lacks, and another order.
 OLDER = {
     "type": "record",
     "name": "Order",

@@ -1,4 +1,4 @@
-"""Draws the figures that a benchmark saved with `--save`, as bars or, for a group and triggers, lines; and the summary.
+"""Draw the figures that a benchmark saved with `--save`, as bars or lines; draw the summary.
 
     ./run bench read --save read.json && ./run bench plot read.json docs/assets/benchmark-read.svg
     ./run bench group --scale --save group.json && ./run bench plot group.json docs/assets/benchmark-group.svg
@@ -9,7 +9,7 @@
 
 Bars are medians, whiskers the fastest and the slowest round. The number behind a bar is the first contestant's median
 divided by the bar's. The lines are medians of CPU seconds by the number of slots and by the number of partitions. A
-dotted line grows linearly from the first point, so a line below it grows less.
+dotted line shows linear growth from the first point, so a line below the dotted line grows less.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
                      [--save FILE]
 
 local[2], an embedded broker with one node. 20 partitions have `--records` in all. In each of ten hours each partition
-has its own density, up to 100 times the least, and one partition has no records in two hours. A query counts in windows
-of ten minutes with a watermark of ten, `--limit` offsets a trigger, with Spark's own source, kafkagroup's, and
+has its own density, up to 100 times the lowest, and one partition has no records in two hours. A query counts in
+windows of ten minutes with a watermark of ten, `--limit` offsets a trigger, with Spark's own source, kafkagroup's, and
 kafkagroup's with a skew of ten minutes, in turns. Then 400 partitions, a noop sink and 1,000 offsets a trigger, with
 and without the option. Plans without Spark show the requests of a trigger to the brokers, and the brokers' reads from a
 cold disk; `--save` keeps the times that plans reach.
@@ -61,7 +61,7 @@ class Backlog:
         self.began = round(time.time() * 1000) - HOURS * HOUR_MS
         chance = random.Random(20)
         density = [[100 ** chance.random() for _ in range(HOURS)] for _ in range(partitions)]
-        # Without a leader in the two hours before the start.
+        # This partition had no leader, and so no records, in the two hours before the start.
         density[partitions // 2][-2:] = [0.0, 0.0]
         each = records / sum(map(sum, density))
         self.times = [

@@ -8,7 +8,7 @@ that drops Spark's rows.
 
 Ten fields and about 100 bytes a value (230 as JSON), one schema id or two in turns. `from_avro` takes one schema, so
 the JVM reads the topic with one id only. spark-protobuf was not available, and the newest spark-avro is 4.1.1: with
-another pyspark the JVM is left out of Avro. To measure it too, install that version beside the environment:
+another pyspark, Avro is measured without the JVM. To measure the JVM too, install that version beside the environment:
 
     pip install --target FOLDER --no-deps pyspark==4.1.1
     PYTHONPATH=FOLDER ./run bench values

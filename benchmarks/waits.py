@@ -4,7 +4,7 @@
 
 Each figure is the median of all rounds in one process, with the quartiles. A delay, in ms, holds each request and each
 response, so a round trip takes twice as long. `--against` measures the packages of another checkout too, in turns with
-these, five runs of each. Only kafkagroup's work in Spark's processes is measured, without Spark.
+the packages of this one, five runs of each. Only kafkagroup's work in Spark's processes is measured, without Spark.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _times(work: Callable[[int], object], rounds: int) -> list[float]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["measure"]:
-        # Remove the folder of this file, whose modules have the names of packages.
+        # Remove this file's folder from the path, because modules in it have the names of packages.
         del sys.path[0]
         print(json.dumps(measure(sys.argv[2], int(sys.argv[3]))))
     else:

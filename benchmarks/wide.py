@@ -5,12 +5,12 @@
     ./run bench wide --partitions 10000 --per-slot 10 --without-peers
 
 local[2], a noop sink, 1,000 records of 100 B a trigger from at most 1,000 partitions, an embedded broker with one node.
-In a group the query has a slot for each four partitions, or `--per-slot`. `--without-peers` runs only the query in a
+In a group the query has a slot for every four (`--per-slot`) partitions. `--without-peers` runs only the query in a
 group. The first triggers, in which tasks connect and code is compiled, are not counted (`--skipped`). With `--tuned`
 the JVM connector has a consumer for each partition in its cache (`spark.kafka.consumer.cache.capacity`, 64 by default),
 larger polls and larger fetches. More lines have Spark's parts of a trigger, and the memory and CPU time of the process
 with the driver's reader of the query in a group. Spark's own source `rate-micro-batch` with as many rows shows the cost
-of a trigger without Kafka, and a Python source with its rows in memory the cost with any Python source.
+of a trigger without Kafka; a Python source with its rows in memory shows the cost of any Python source.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> str:
-    """Create a topic, in two steps for more partitions than a controller takes in one."""
+    """Create a topic, in two requests if a controller does not take all partitions in one."""
     kafka.create_topic(topic, min(partitions, MAX_CREATED))
     if partitions > MAX_CREATED:
         admin = kafka.admin()

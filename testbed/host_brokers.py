@@ -25,7 +25,7 @@ class HostBrokers:
     Args:
         folder: For settings, logs and data.
         hosts: The hosts.
-        racks: The names of those that have a broker, with their racks.
+        racks: The names of the hosts that have a broker, with their racks.
     """
 
     def __init__(self, folder: Path, hosts: Hosts, racks: Mapping[str, str]) -> None:

@@ -1,11 +1,11 @@
-"""Hosts of their own on one machine: network namespaces, between which this process forwards each packet.
+"""Several hosts on one machine: network namespaces, between which this process forwards each packet.
 
 A host has a network, a host name and an /etc/hosts of its own; this machine reaches the hosts by their addresses. The
-forwarding needs no modules of the kernel (netem, bridges, packet filters), and it decides packet by packet: a link is
-cut or slow, or drops packets, or a firewall drops connections to all ports but some.
+forwarding needs no modules of the kernel (netem, bridges, packet filters). It decides packet by packet: a link may be
+cut, be slow or lose packets, and a firewall may drop connections to all but some ports.
 
-Nothing is left over, however this process ends: a namespace lives as long as its processes, and a device as long as the
-descriptor that this process has of it.
+Nothing is left over, however this process ends: a namespace lives as long as its processes, and a device as long as
+this process has its descriptor.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from pathlib import Path
 
 _TUN = Path("/dev/net/tun")
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
-# Packets as large as the kernel sends them: each one costs this process a read and a write.
+# Packets as large as the kernel sends them, because each packet costs this process a read and a write.
 _MTU = 16_000
 _TCP, _SYN, _ACK = 6, 0x02, 0x10
-# A range for tests of networks (RFC 2544), of which a process takes the part of its id: 253 hosts, and this machine.
+# A range for tests of networks (RFC 2544). A process takes a part by its process id: 253 hosts, and this machine.
 _NETWORK = "198.18"
 _THIS_MACHINE = 254
 
@@ -70,8 +70,8 @@ class Link:
     Attributes:
         cut: Whether no packet passes.
         loss: The part of the packets that are lost.
-        delay: Seconds that a packet takes; those of both hosts add up.
-        open_ports: The ports that a firewall lets connections in to; None: there is none. It drops without an answer.
+        delay: Seconds that a packet takes; the delays of both hosts add up.
+        open_ports: The ports to which a firewall lets connections in; others get no answer. None: no firewall.
     """
 
     cut: bool = False
@@ -94,7 +94,7 @@ class Hosts:
     Args:
         folder: For the file of the hosts' names.
         names: The hosts' names.
-        seed: Which packets a lossy link drops.
+        seed: Decides which packets a lossy link drops.
     """
 
     def __init__(self, folder: Path, names: Sequence[str], seed: int = 0) -> None:
@@ -109,9 +109,9 @@ class Hosts:
         self._descriptors: dict[bytes, tuple[str, int]] = {}
         self._delayed: list[tuple[float, int, int, bytes]] = []
         self._order = count()
-        #: The bytes that passed, by the names of sender and receiver; this machine's is "".
+        #: The bytes that passed, by the names of sender and receiver; this machine's name is "".
         self.bytes: Counter[tuple[str, str]] = Counter()
-        #: The connections that firewalls have dropped, with those that were tried again, by the same names.
+        #: The connections that firewalls have dropped, including retries, by the same names.
         self.refused: Counter[tuple[str, str]] = Counter()
 
     def __enter__(self) -> Hosts:
@@ -124,7 +124,7 @@ class Hosts:
             ended, end = os.pipe()
             forwarding = threading.Thread(target=self._forward, args=(ended,), name="hosts", daemon=True)
             forwarding.start()
-            # In the order from the last one to the first: the thread ends when the pipe does.
+            # These run in reverse order: the end of the pipe ends the thread.
             for step in (partial(os.close, ended), forwarding.join, partial(os.close, end)):
                 self._resources.callback(step)
             undo.pop_all()
@@ -138,9 +138,9 @@ class Hosts:
         return self._places[name]
 
     def set_names(self, more: Mapping[str, Iterable[str]] | None = None) -> None:
-        """Set the names that all hosts know: those of the hosts, and more of them with their addresses."""
+        """Set the names that all hosts know: the names of the hosts, and further names with their addresses."""
         every = {"localhost": ["127.0.0.1"], **{name: [at] for name, at in self.addresses.items()}, **(more or {})}
-        # In place, because the file is mounted.
+        # Write the file in place, because it is mounted.
         self._file.write_text("".join(f"{at} {name}\n" for name, addresses in every.items() for at in addresses))
 
     def unused_address(self) -> str:
@@ -154,7 +154,7 @@ class Hosts:
     def _start(self, name: str, address: str) -> None:
         script = 'mount --bind "$1" /etc/hosts && hostname "$2" && echo && exec cat'
         command = ["unshare", "--net", "--mount", "--uts", "sh", "-c", script, "sh", str(self._file), name]
-        # It ends with its input, which ends with this process.
+        # The shell ends with its input, which ends with this process.
         holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self._resources.enter_context(holder)
         assert holder.stdout is not None
@@ -219,7 +219,7 @@ def _write(descriptor: int, packet: bytes) -> None:
 
 
 def reason_against_hosts(folder: Path) -> str | None:
-    """Return why no hosts can be made here, as on another system than Linux or without root; None: they can."""
+    """Return why hosts cannot be made here, such as a system other than Linux or no root; None: they can."""
     try:
         with Hosts(folder, ["try"]) as hosts:
             subprocess.run(hosts.place("try").command(["true"]), check=True, capture_output=True)

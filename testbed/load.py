@@ -1,4 +1,4 @@
-"""Records that come evenly, whatever happens to brokers."""
+"""Write records at a constant rate, whatever happens to brokers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Load:
     Args:
         servers: The brokers.
         topic: The topic.
-        records_per_second: How many; a multiple of 10.
+        records_per_second: The rate; a multiple of 10.
     """
 
     def __init__(self, servers: str, topic: str, records_per_second: int) -> None:
         self._topic = topic
         self._records = round(records_per_second * _TICK_SECONDS)
-        # Idempotent: a record is there once, also if a broker is lost. A broker that is cut off does not answer.
+        # Idempotent: each record is written once, even if a broker is lost. A broker that is cut off does not answer.
         lost = {"enable.idempotence": True, "message.timeout.ms": 900_000, "socket.timeout.ms": 10_000}
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, **lost})
         self._closing = threading.Event()

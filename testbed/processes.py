@@ -1,4 +1,4 @@
-"""Processes and their children by /proc, and SIGKILL for them."""
+"""Find processes and their children in /proc, and kill them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def session_of(leader: int) -> list[int]:
 
 
 def kill(pids: Sequence[int]) -> None:
-    """SIGKILL for these processes, whether they still run or not."""
+    """Send SIGKILL to these processes, whether they still run or not."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

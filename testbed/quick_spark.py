@@ -1,10 +1,10 @@
-"""Makes the Sparks of tests start quickly: `python -m testbed.quick_spark` once, in the environment of the tests.
+"""Let Spark start quickly in tests: run `python -m testbed.quick_spark` once, in the environment of the tests.
 
-A Spark for a test lives for seconds, and most of them go into what each start does again:
+In a test Spark lives for seconds, and most of this time goes into work that each start repeats:
 
-- Spark's Python workers import pyspark and py4j from zips without bytecode, which each of them compiles, and read the
-  list of what is in each zip again with each task. The zips are emptied, so that workers import the installed packages,
-  which are the same. 32 tests with streams take 99 s of processor time so, and 111 s with bytecode in the zips.
+- Spark's Python workers import pyspark and py4j from zips without bytecode. Each worker compiles them, and reads the
+  list of each zip's files again with each task. The zips are emptied, so that workers import the installed packages,
+  which are the same. Then 32 tests with streams take 99 s of processor time; with bytecode in the zips they take 111 s.
 - Its JVM loads and verifies 12,000 classes. An archive of them (Java's dynamic class data sharing, JEP 350) halves the
   14 s of processor time that a start and a first query take.
 """
@@ -34,7 +34,7 @@ _ARCHIVE = Path(sys.prefix, f"spark-{version('pyspark')}.jsa")
 def jvm_options() -> str:
     """Return the options for the JVM of a Spark that lives for seconds; with the archive of classes if there is one.
 
-    A JVM that cannot use the archive, as one of another version, runs without it.
+    A JVM that cannot use the archive, for example of another version, runs without it.
     """
     if not _ARCHIVE.exists():
         return _SHORT_LIVED
@@ -42,9 +42,9 @@ def jvm_options() -> str:
 
 
 def checkpoint_files() -> str:
-    """Return Spark's class for the files of a checkpoint that starts no `readlink` for each, as the default one does.
+    """Return Spark's class for checkpoint files that, unlike the default class, starts no `readlink` for each file.
 
-    With it and without the helper process, 22 tests with streams take 52 s of processor time and not 73 s.
+    With this class and without the helper process, 22 tests with streams take 52 s of processor time, not 73 s.
     """
     later = tuple(map(int, version("pyspark").split(".")[:2])) >= (4, 1)
     package = "org.apache.spark.sql.execution.streaming" + (".checkpointing" if later else "")
@@ -75,7 +75,7 @@ def archive_classes(archive: Path) -> None:
 
 
 def _train() -> None:
-    """Do what the tests do: a batch and a micro-batch, with Python in the tasks, and end when the JVM has."""
+    """Do what the tests do: a batch and a micro-batch, with Python in the tasks, and end when the JVM has ended."""
     from pyspark.sql import SparkSession
 
     settings = {

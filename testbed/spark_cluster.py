@@ -139,11 +139,11 @@ class SparkCluster:
         return [pid for server, _ in self._workers.values() for pid in session_of(server.pid)]
 
     def executors(self, worker: int | None = None) -> list[int]:
-        """Return the process ids of the executors' JVMs, of all workers or of one."""
+        """Return the process ids of the executors' JVMs, of all workers or of one worker."""
         return self._pids(b"CoarseGrainedExecutorBackend", worker)
 
     def python_workers(self, worker: int | None = None) -> list[int]:
-        """Return the process ids of the executors' Python daemons and workers, of all workers or of one."""
+        """Return the process ids of the executors' Python daemons and workers, of all Spark workers or one."""
         return self._pids(b"pyspark.daemon", worker)
 
     def shuffle_files(self) -> list[Path]:
@@ -151,7 +151,7 @@ class SparkCluster:
         return [path for path in self._folder.glob("local-*/**/shuffle_*") if path.is_file()]
 
     def kill_worker(self, number: int) -> None:
-        """SIGKILL for a worker, its executors and their Python workers, as if its machine were gone."""
+        """Kill a worker, its executors and their Python workers by SIGKILL, as if its machine were gone."""
         server, resources = self._workers[number]
         kill([server.pid, *session_of(server.pid)])
         server.wait(30)
@@ -187,7 +187,7 @@ class SparkCluster:
         until_log(self._log(number), "Successfully registered with master")
 
     def _log(self, number: int) -> Path:
-        # One for each start: a log that says "registered" must be that of this start.
+        # A log for each start, so that "registered" in the log is from this start.
         return self._folder / f"worker-{number}-{self._starts[number]}.log"
 
     def _pids(self, name: bytes, worker: int | None) -> list[int]:
@@ -196,7 +196,7 @@ class SparkCluster:
 
 
 def _host_of(worker: int) -> str:
-    """Return a worker's address: one of its own where the system has more loopback addresses than one, as Linux has.
+    """Return a worker's address: its own if the system has more than one loopback address, as Linux has.
 
     Spark runs a speculative attempt of a task only on another host.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 from kafkagroup.embedded import resolve
 from testbed.spark_cluster import LOOPBACK, SPARK, free_port, server_process, until_log
 
-#: Of the Hadoop in pyspark 4.3; the shaded jar leaves BouncyCastle out.
+#: The version of Hadoop in pyspark 4.3, and BouncyCastle, which the shaded jar leaves out.
 JARS = (
     "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
     "org.bouncycastle:bcprov-jdk18on:1.80",
@@ -55,12 +55,12 @@ class YarnCluster:
             "yarn.scheduler.minimum-allocation-mb": "64",
             "yarn.nodemanager.resource.memory-mb": "4096",
             "yarn.nodemanager.vmem-check-enabled": "false",
-            # What containers get of the servers' environment.
+            # The variables of the servers' environment that containers get.
             "yarn.nodemanager.env-whitelist": "JAVA_HOME,SPARK_LOCAL_IP",
             "yarn.nodemanager.container-monitor.interval-ms": "500",
             "yarn.nodemanager.local-dirs": str(self._folder / "local"),
             "yarn.nodemanager.log-dirs": str(self._folder / "logs"),
-            # It takes no containers on a disk that is nine tenths full.
+            # By this check a NodeManager takes no containers on a disk that is nine tenths full.
             "yarn.nodemanager.disk-health-checker.enable": "false",
             "hadoop.tmp.dir": str(self._folder / "tmp"),
         }

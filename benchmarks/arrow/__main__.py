@@ -3,9 +3,9 @@
     ./run bench arrow [--quick] [--rounds 3] [--environments FOLDER]
 
 As in `./run bench clients`: an embedded broker with one node, four partitions, each client in a process of its own. The
-CPU time of the process counts from its first fetch to the DataFrame (key, value, partition, offset, timestamp). Then,
-in new processes, the seconds from `from kafkagroup import arrow` to the first record batch, and the memory of a read
-and of an export of ten times `max_bytes`.
+CPU time of the process counts from its first fetch to the DataFrame (key, value, partition, offset, timestamp). New
+processes then measure the seconds from `from kafkagroup import arrow` to the first record batch, and the memory of a
+read and of an export of ten times `max_bytes`.
 """
 
 from __future__ import annotations

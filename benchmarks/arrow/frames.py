@@ -21,7 +21,7 @@ MESSAGES_PER_CALL = 10_000
 
 
 def frame(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
-    """Return the DataFrame of a call's messages, so that no more messages are in memory as objects."""
+    """Return the DataFrame of a call's messages, so that only these messages are in memory as objects."""
     return pl.DataFrame(columns, schema=SCHEMA)
 
 

@@ -16,7 +16,7 @@ def main(job: Job) -> None:
         {
             "bootstrap.servers": job.servers,
             "group.id": job.new_group(),
-            # As for confluent-kafka, which has librdkafka too.
+            # The same setting as for confluent-kafka, because both clients use librdkafka.
             "fetch.queue.backoff.ms": "10",
         },
         [SourceTopic.from_earliest(job.topic)],

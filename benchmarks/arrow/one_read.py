@@ -18,7 +18,7 @@ from testbed.processes import resident  # noqa: E402
 
 
 def first_batch(servers: str, topic: str) -> dict[str, float]:
-    """The seconds of the import, and from there to the first record batch."""
+    """Return the seconds of the import, and the seconds from its end to the first record batch."""
     with arrow.read(topic, {"bootstrap.servers": servers}) as stream:
         batch = next(iter(stream))
         seconds = time.perf_counter() - IMPORTED
@@ -27,7 +27,7 @@ def first_batch(servers: str, topic: str) -> dict[str, float]:
 
 
 def memory(servers: str, topic: str, max_bytes: str) -> dict[str, float]:
-    """The largest memory while all batches were read and dropped, and the size of the batches."""
+    """Return the largest memory while all batches were read and dropped, and the size of the batches."""
     before = resident("VmRSS")
     with arrow.read(topic, {"bootstrap.servers": servers}, max_bytes=int(max_bytes)) as stream:
         for _ in stream:
@@ -36,7 +36,7 @@ def memory(servers: str, topic: str, max_bytes: str) -> dict[str, float]:
 
 
 def export(servers: str, topic: str, form: str, to: str) -> dict[str, float]:
-    """The largest memory of an export to a file or into a folder, and the size of its records."""
+    """Return the largest memory of an export to a file or into a folder, and the size of its records."""
     from kafkagroup.arrow.export import Export
     from kafkagroup.arrow.file_formats import FileFormat
 

@@ -6,7 +6,7 @@ The job counts the records of a topic and the bytes of their values: four partit
 Clients that the project does not depend on are installed into their own environments, in FOLDER to keep them for the
 next run. A client's CPU time is that of its process and all processes that it has started, from its first fetch to its
 result, without start, imports and installation. Spark and Flink run the job over a small topic first. "A core" means
-records divided by that CPU time, with any number of busy cores.
+that records are divided by this CPU time, on however many cores the client was busy.
 """
 
 from __future__ import annotations

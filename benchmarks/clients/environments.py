@@ -1,4 +1,4 @@
-"""Environments for clients that the project does not depend on, one for each because requirements contradict."""
+"""Environments for clients that the project does not depend on, each in its own, because requirements conflict."""
 
 from __future__ import annotations
 

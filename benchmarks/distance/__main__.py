@@ -5,9 +5,9 @@
 local[2], a noop sink, four partitions, an embedded broker with one node behind toxiproxy (built with Go), which adds
 delay and limits bandwidth. "Tuned" is max.poll.records=20000 and fetches of 8 MB for each partition and response,
 because by default the JVM connector requests positions after each poll of 500 records. `--floor` adds Spark's time for
-the same Arrow batches from memory, with requests to the broker only for offsets in the plan.
+the same Arrow batches from memory, when only the plan sends requests to the broker, for offsets.
 
-With limited bandwidth, further lines have the reached share, with and without the time of an empty read.
+With limited bandwidth, further lines show the used share of the bandwidth, with and without the time of an empty read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write, at 10 ms, instead of reading")
     given = begin(parser, HEAD.replace("JVM's time", "tuned JVM's time"))
     rounds = given.rounds or (1 if given.quick else 3)
-    # The first is the peer of the others.
+    # The first contestant is the peer of the others.
     names = [sources.TUNED, sources.NATIVE, *([sources.FLOOR] if given.floor else [])]
     with _far_broker(tls=given.tls) as (kafka, proxy):
         spark = sources.session(_CORES)
@@ -90,7 +90,7 @@ def main() -> None:
                 continue
             load = case.load.smaller(20) if given.quick else case.load
             fill(kafka, load)
-            # The proxy limits each connection, of which each of Spark's tasks has one.
+            # The proxy limits each connection, and each of Spark's tasks has a connection of its own.
             width = None if case.megabits is None else case.megabits // _CORES
             proxy.be(round_trip_ms=case.round_trip_ms, megabits=width)
             warm_up = 1 if results or given.quick else _FIRST_WARM_UP

@@ -2,9 +2,10 @@
 
     ./run bench memory [--gigabytes 5] [--value-bytes 1000] [--codec none] [--engine native] [--workers 1]
 
-A topic of an embedded Kafka has a partition for each worker, with the gigabytes in all. The workers are forked from a
-process with the modules of Spark's daemon, and write the batches to an Arrow stream, as Spark's workers do. Printed are
-each worker's resident size before the read and its peak, and the proportional sizes (PSS), which divide shared pages.
+A topic of an embedded Kafka has a partition for each worker; all partitions together have the gigabytes. The workers
+are forked from a process with the modules of Spark's daemon, and write the batches to an Arrow stream, as Spark's
+workers do. The output has each worker's resident size before the read and at its peak, and the proportional sizes
+(PSS).
 
 One worker takes about one minute, `--workers 16` with 5 GB two.
 """

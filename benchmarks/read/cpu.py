@@ -1,4 +1,4 @@
-"""The CPU time of a run, of the brokers, Spark's JVM, Spark's Python processes, and the rest."""
+"""The CPU time of a run, by kind of process: brokers, Spark's JVM, Spark's Python processes, and all others."""
 
 from __future__ import annotations
 

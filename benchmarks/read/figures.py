@@ -1,4 +1,4 @@
-"""Runs contestants in turns, and prints and saves their times."""
+"""Run contestants in turns, and print and save their times."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The floor: the time that Spark takes for Arrow batches that a Python source already has in memory.
 
 Each worker reads the first batch of its first partition once, with the native engine, and returns it repeatedly until
-it has as many rows as a task's partition. So no task waits for a broker, only the plan does, for the offsets. The
-writer drops Spark's Arrow batches.
+it has as many rows as a task's partition. So no task waits for a broker; only the plan does, because it looks up
+offsets. The writer drops Spark's Arrow batches.
 
 The floor of a trigger is `MemoryStreamSource`, which only returns rows. Its trigger has Spark's part for any Python
 source: two calls of the driver's Python process for offsets and plan, a job of two Python tasks, and two log files.

@@ -23,7 +23,7 @@ PEER = (
 )
 JVM, TUNED, NATIVE, LIBRDKAFKA, FLOOR = "jvm", "jvm-tuned", "native", "librdkafka", "floor"
 
-# By default it requests positions after each poll of 500 records, and fetches 1 MB of a partition.
+# By default the JVM connector requests positions after each poll of 500 records, and fetches 1 MB of a partition.
 _TUNING = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),

@@ -26,7 +26,7 @@ class Case:
         name: The name of the case.
         per_trigger: Records per trigger.
         triggers: The number of triggers that are measured.
-        skipped: The number of triggers before these that are not measured.
+        skipped: The number of earlier triggers, which are not measured.
         four: The bar with four slots: the JVM connector's time divided by kafkagroup's.
         two: The bar with two slots.
     """

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS = 4
-# Each waits most of its time for the coordinator, which writes markers.
+# Each producer waits most of the time until the coordinator has written markers.
 _PRODUCERS = 8
 # The place of the codec in the header of a record batch.
 _CODEC_AT, _CODEC_MASK, _CODECS = 22, 7, ("none", "gzip", "snappy", "lz4", "zstd")
@@ -68,7 +68,7 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
         full = {"compression.type": load.codec, "batch.size": 16_384, "message.max.bytes": 2_000_000}
         produce(servers, load.topic, written, {**full, "linger.ms": 20})
         return
-    # librdkafka does not compress a batch that would become no smaller; Java's producer and the broker do.
+    # librdkafka leaves a batch uncompressed that would not become smaller; Java's producer and the broker compress it.
     config["compression.type"] = load.codec.replace("none", "uncompressed")
     kafka.create_topic(load.topic, PARTITIONS, config=config)
     in_each, rest = divmod(load.records, PARTITIONS * load.batch_records)
@@ -149,7 +149,7 @@ def _check(data_folder: Path, load: Load, in_each: int) -> None:
     """Read the headers of the first partition's record batches in the broker's folder.
 
     Raises:
-        RuntimeError: Their number, their numbers of records or the first one's codec is wrong.
+        RuntimeError: The number of batches, their numbers of records, or the codec of the first batch is wrong.
     """
     import kafkagroup_native
 

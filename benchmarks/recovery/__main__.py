@@ -8,12 +8,12 @@ and the time ends with the commit of a later micro-batch, its file in `commits/`
 process started again. A query that fails, or needs longer than 120 s, counts as 120 s.
 
 The brokers notice a dead broker after 4 s (`broker.session.timeout.ms`; Kafka's default is 9 s). Until then its
-partitions have no leader, and its group no coordinator. In `broker`, a broker that leads a partition dies, in the last
-row the group's coordinator, but never the active controller. The admin client of kafka-clients 3.9.1, by which the JVM
-connector looks up end offsets, may wait for a dead leader until `default.api.timeout.ms` of 60 s has passed
-(KAFKA-20673), although the partition has a new one.
+partitions have no leader, and its group no coordinator. In `broker`, a broker that leads a partition dies; in the last
+row, the group's coordinator dies. The active controller never dies. The admin client of kafka-clients 3.9.1, by which
+the JVM connector looks up end offsets, may wait for a dead leader until `default.api.timeout.ms` of 60 s has passed
+(KAFKA-20673), although the partition has a new leader.
 
-All settings are defaults, except `min.records.per.task=1`, which like the JVM connector gives each worker a task.
+All settings are defaults, except `min.records.per.task=1`, which gives each worker a task, as the JVM connector does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from testbed.load import Load
 from testbed.spark_cluster import SparkCluster
 
 TOPIC, PARTITIONS, RECORDS_PER_SECOND = "steady", 3, 300
-# After so many a query has its Python workers, connections and compiled code.
+# After so many micro-batches, a query has its Python workers, connections and compiled code.
 WARM_UP_BATCHES = 10
 # Long enough for a busy machine; not measured.
 WARM_UP_SECONDS = 600.0
@@ -142,7 +142,7 @@ def measure(query: StreamingQuery, checkpoint: Path, death: Death) -> float:
 
 
 def wait(query: StreamingQuery, look: Callable[[], _T | None], seconds: float = LONGEST_SECONDS) -> _T | None:
-    """Return the result of `look`; None if the query fails before, or after the time limit."""
+    """Return the result of `look`; None if the query fails or the time limit passes before there is a result."""
     deadline = time.monotonic() + seconds
     while query.isActive and time.monotonic() < deadline:
         if (found := look()) is not None:

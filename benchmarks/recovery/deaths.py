@@ -1,4 +1,4 @@
-"""The processes that die, their return, and the broker to kill."""
+"""Kill processes and start them again; choose the broker to kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _names = count(1)
 
 @dataclass(frozen=True)
 class Death:
-    """A death, and the return to the state before.
+    """A death, and the return to the previous state.
 
     Attributes:
         kill: Kills a process by SIGKILL.
@@ -39,7 +39,7 @@ class Death:
 class Roles:
     """A new group, and the roles of the brokers.
 
-    No broker here is the active controller, whose death would add an election of Kafka's own to some times.
+    No broker here is the active controller, because its death would add an election of controllers to some times.
 
     Attributes:
         group: The group's name.

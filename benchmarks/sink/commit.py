@@ -15,7 +15,7 @@ from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS, TIMES, BETWEEN_SECONDS = 8, 60, 0.2
-# A new broker runs this path interpreted, so its first hundreds of commits take three times as long.
+# The JVM of a new broker has not compiled this path, so the first hundreds of commits take three times as long.
 WARM_UP = 1_500
 BAR_MS = 6
 

@@ -4,9 +4,9 @@
 
 A query with 2 cores whose work on the rows allows 20,000 records a second. The load swings between 3,000 and 30,000
 records a second. Then 300,000 records arrive in each of 3 seconds; the sink stands still for half a phase; the work
-takes five times as long; and the query's process is killed and started again. A trigger counts if records were left
-over when it was planned, from the fourth such trigger in a row after each event. A line of the table has the triggers
-since an event. `./run bench plot FILE PICTURE` draws the figures of `--save`.
+takes five times as long; and the query's process is killed and started again. A trigger is behind if its plan left
+records over. From the fourth such trigger in a row after an event on, triggers that are behind count. A line of the
+table has the triggers since an event. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Query:
         self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
-        """Kill the process of Python, and with it the JVM, which reads its standard input."""
+        """Kill the Python process; the JVM then ends too, because its standard input ends."""
         self._process.kill()
         self._process.wait()
 
@@ -88,7 +88,7 @@ class Query:
 
 
 def set_speed(file: Path, per_second: int) -> None:
-    """Set the records a second of the query's tasks, which never read a part of the file."""
+    """Set the records a second of the query's tasks; no task reads a half-written file."""
     new = file.with_suffix(".new")
     new.write_text(str(per_second))
     new.replace(file)
@@ -152,7 +152,7 @@ def burst(servers: str) -> None:
 
 
 def counted(events: Sequence[Event], triggers: Sequence[Trigger]) -> dict[Event, list[Trigger]]:
-    """Return the triggers that count, by the last event before they began: behind, and from the fourth on."""
+    """Return the triggers that count (see the module), by the last event before they began."""
     found: dict[Event, list[Trigger]] = {event: [] for event in events}
     for event, after in pairwise([*events, Event(float("inf"), "")]):
         in_a_row = 0
