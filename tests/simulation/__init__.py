@@ -1,1 +1,1 @@
-"""A simulated world: our real code with virtual time, simulated brokers, and faults that follow from a seed."""
+"""A simulated world: our real code with virtual time, simulated brokers, and faults that a seed determines."""

@@ -27,7 +27,7 @@ _TRIES = 50
 
 
 def main() -> int:
-    """Run what the arguments ask for; return the exit code."""
+    """Run the command in the arguments; return the exit code."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The order of a set of names must be the same in each run.
         os.execve(
@@ -35,7 +35,7 @@ def main() -> int:
             [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
-    # Those of processes that were killed.
+    # These warnings are about processes that were killed.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -93,7 +93,7 @@ def _mutations(seeds: range, only: str, *, keep: bool) -> int:
         if only not in mutation.name:
             continue
         story = stories.pop(mutation.name, None)
-        # Other delays and choices, if a change of the requests has ended the story with its own.
+        # If a change of the requests has made the story fail to find the defect, try other delays and choices.
         known = [] if story is None else [replace(story, seed=story.seed + 100_000 * n) for n in range(_TRIES)]
         drawn = (one for seed in seeds if (one := mutation.scenario_of(seed)).sink or not mutation.of_sink)
         found = _find_only_with(mutation, known) or _find_only_with(mutation, drawn)
@@ -109,7 +109,7 @@ def _mutations(seeds: range, only: str, *, keep: bool) -> int:
 
 
 def _find_only_with(mutation: Mutation | Change, scenarios: Iterable[Scenario]) -> Verdict | None:
-    """Return the first of these runs in which something does not hold, though it does without the defect."""
+    """Return the first of these runs in which a check fails with the defect and holds without it."""
     for scenario in scenarios:
         with mutation.applied():
             found = find([scenario])

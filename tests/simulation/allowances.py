@@ -1,6 +1,6 @@
-"""What the checks allow, and why: one table. Each has a counter, and a story that fails without it (`stories.jsonl`).
+"""What the checks allow, and why. Each allowance has a counter, and a story that fails without it (`stories.jsonl`).
 
-An allowance goes when the fault that it follows from has become impossible: then no story needs it any more.
+Delete an allowance when the fault that it follows from has become impossible: then no story needs it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Allowance:
-    """An exception of a rule.
+    """An exception to a rule.
 
     Attributes:
         name: What is allowed.
         follows_from: The fault, or the property of Kafka, that it follows from.
-        excuses: The batches, partitions and times that it is about.
-        user: The line of `docs/faults.md` that says what a user sees; empty: nobody is harmed.
+        excuses: The batches, partitions and times to which it applies.
+        user: The line of `docs/faults.md` that says what a user sees; empty: a user sees nothing.
     """
 
     name: str
@@ -150,4 +150,4 @@ ALLOWANCES = tuple(one for one in globals().values() if isinstance(one, Allowanc
 RARE = frozenset(
     {ON_ITS_WAY, TIMED_OUT, STOOD_STILL, AFTER_SET_BACK, OUT_OF_ORDER, TAKEN_LATE, UNRELEASED, TRANSACTIONS_LOST}
 )
-"""Those without a story: none of the seeds 0 to 146 needs them."""
+"""The allowances without a story: none of the seeds 0 to 146 needs these."""

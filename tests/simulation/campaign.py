@@ -1,4 +1,4 @@
-"""Many seeds one after another: their totals, what they have reached, and where they failed."""
+"""Run many seeds one after another: their totals, the error codes that they have reached, and their failures."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tests.simulation.checks import Verdict
 from tests.simulation.run import Run, shortened
 from tests.simulation.scenario import Scenario, scenario_of
 
-# After so many seeds the garbage of their worlds is collected, and what was done so far is saved.
+# After this number of seeds, the garbage of their worlds is collected and the totals are saved.
 _COLLECT_AFTER = 25
 _MAX_STORIES = 3
-# Virtual seconds: a world with a defect may never become quiet. Without one, none of the first 300 seeds needs half.
+# Virtual seconds: a world with a defect may never become quiet. Without one, 300 seeds need less than half of this.
 _QUIET_WITHIN = 120.0
 
 
 @dataclass
 class Totals:
-    """What a series of seeds has done.
+    """The totals of a series of seeds.
 
     Attributes:
         next: The first seed that has not run yet.
         reached: The error codes that were answered, as `API ERROR`, with their numbers.
-        failed: The seeds in which something did not hold.
+        failed: The seeds in which a check failed.
     """
 
     next: int
@@ -104,14 +104,14 @@ def run_seeds(
     with_tasks: bool = False,
     drawn: Callable[[Scenario], Scenario] | None = None,
 ) -> Totals:
-    """Run the seeds from `first` to before `last`, and print the story of those that fail.
+    """Run the seeds from `first` to `last` (exclusive), and print the stories of seeds that fail.
 
     Args:
         first: The first seed.
         last: The seed after the last one.
-        state: Where to keep the totals, and to go on from; None: nowhere.
-        with_tasks: Leave out the seeds whose tasks do not run.
-        drawn: Makes another scenario of that of a seed.
+        state: The file that keeps the totals, from which a later run continues; None: no file.
+        with_tasks: Whether to leave out the seeds whose tasks do not run.
+        drawn: Changes the scenario of a seed.
     """
     totals = Totals.load(state) if state is not None and state.exists() else Totals(first)
     with _few_collections():
@@ -134,7 +134,7 @@ def run_seeds(
 
 
 def find(scenarios: Iterable[Scenario]) -> Verdict | None:
-    """Return the first of these runs in which something does not hold."""
+    """Return the first of these runs in which a check fails."""
     for scenario in scenarios:
         verdict = Run(scenario, _QUIET_WITHIN, to_first_problem=True).run()
         if verdict.problems:
@@ -143,7 +143,7 @@ def find(scenarios: Iterable[Scenario]) -> Verdict | None:
 
 
 class _few_collections:
-    """Keep Python from looking for garbage while a world lives: it is large, and dies as a whole."""
+    """Let Python collect garbage rarely while a world exists, because a world is large, and is freed as a whole."""
 
     def __enter__(self) -> None:
         gc.collect()

@@ -1,4 +1,4 @@
-"""What must hold in a run, at each step and at its end, and the verdict."""
+"""Check what must hold in a run, at each step and at its end, and note the verdict."""
 
 from __future__ import annotations
 
@@ -59,29 +59,29 @@ from tests.simulation.world import Process
 
 # The last lines of a story that are shown.
 _SHOWN_LINES = 120
-# The faults after which a task or driver may find that another one has taken its place.
+# The faults after which a task or driver may find that another task or driver has taken its place.
 _FENCES = LOSES_MEMBERS | {"run stage again", "freeze to the end", "move transaction", "read by another"}
-# Virtual seconds: how long a process stands still at most, and how long a fault has consequences.
+# Virtual seconds: the longest time for which a process is suspended, and for which a fault has consequences.
 _STANDS_STILL, _FAULTS_LAST = 40.0, 130.0
-# Virtual seconds: how long a request of another application may be under way.
+# Virtual seconds: the longest time for which a request of another application may be under way.
 _ON_ITS_WAY = 5.0
 
 
 @dataclass
 class Verdict:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        problems: What did not hold; empty if everything did.
-        story: What has happened.
-        faults: How many faults of each kind have happened.
-        requests: How many requests of each kind have come.
-        errors: How often each error code was answered, by the name of the API.
-        allowed: How often each allowance was needed.
+        problems: The checks that failed; empty if all held.
+        story: The events of the run.
+        faults: The number of faults of each kind.
+        requests: The number of requests of each kind.
+        errors: The number of answers with each error code, by the name of the API.
+        allowed: The number of times that each allowance was needed.
         failures: The errors with which queries have ended, by their class.
-        steps: How many events have happened.
+        steps: The number of events.
         seconds: The virtual time at the end.
-        records: How many records the logs have.
+        records: The number of records in the logs.
     """
 
     scenario: Scenario
@@ -112,19 +112,19 @@ class Verdict:
 
 
 class Checks(Watch):
-    """Notes what does not hold, in a verdict."""
+    """Records failed checks in a verdict."""
 
     def __init__(self, parts: Parts, verdict: Verdict) -> None:
         self._parts, self._scenario, self._verdict = parts, parts.scenario, verdict
         self._world, self._cluster, self._output = parts.world, parts.cluster, parts.output
         self._lost_at: list[float] = []
         self._replaced_at: list[float] = []
-        # The offset from which another application's late commit has set a partition back, until a commit there.
+        # The offset before another application's late commit set a partition back, until it is committed again.
         self._set_back: dict[Key, int] = {}
         self._set_back_at: list[float] = []
-        # When the slots of a batch that had left or were lost have taken a partition of it again.
+        # The times at which slots of a batch that had left or were lost have taken a partition of the batch again.
         self._taken_again_at: dict[Key, list[float]] = {}
-        # The instance ids that a killed process has taken, whose JoinGroup was handled after that of its successor.
+        # The instance ids that a killed process has taken, because its JoinGroup was handled after its successor's.
         self._taken_late: set[str] = set()
         # The newest decision of each sink, if it fits into one offset.
         self._decided: dict[str, ledger.Decision] = {}
@@ -139,7 +139,7 @@ class Checks(Watch):
 
     @property
     def lost_members(self) -> int:
-        """How many members were removed by their groups."""
+        """Return the number of members that groups have removed."""
         return len(self._lost_at)
 
     # ---- at each step
@@ -193,7 +193,7 @@ class Checks(Watch):
                     [
                         0 if before is None else before.offset,
                         *(r[4] for r, *_ in self._output.rewound if r[:2] == known),
-                        # A batch that is under way is read again as well, also if its tasks are not planned yet.
+                        # A batch that is under way is read again too, even if its tasks are not planned yet.
                         *(r[4] for _, r in self._output.plans if r[:2] == known),
                         *(query.checkpoint.planned_to(tp, known[0]) for query in self._parts.queries),
                     ]
@@ -203,17 +203,17 @@ class Checks(Watch):
                 continue
             if entry.offset > written and not (
                 self._allows(TRUNCATED, if_=entry.offset <= self._cluster.log(tp).lost_up_to)
-                # What times out or is overtaken after the decision about it is lost until its batch is replayed; Kafka
-                # has no request that decides and commits at once.
+                # A transaction that times out or is overtaken after its commit was decided is lost until its batch is
+                # replayed. Kafka has no request that decides and commits at once.
                 or self._allows(
                     TIMED_OUT, if_=entry.offset <= self._output.durable(lost=self._lost_transactions).get(tp, 0)
                 )
             ):
                 self._note(f"{name} is committed up to {entry.offset}, and written up to {written} only")
-            # A commit without a transaction whose connection was given up may come after the next one, as with all
-            # clients of Kafka. The epoch of a transaction refuses it. A query looks, and commits there again; other
-            # clients do so when there are new records. The same holds for an attempt of a task that has outlived its
-            # job: it is a member of the generation in which later batches are committed.
+            # A commit whose connection was given up may be handled after the next commit, as with all clients of Kafka;
+            # only the epoch of a transaction would refuse it. A query finds this and commits again; other clients do so
+            # when there are new records. The same holds for an attempt of a task that has outlived its job: it is a
+            # member of the generation in which later batches are committed.
             is_late = (self._cluster.handles_late or self._outlives_its_job(client)) and (
                 not self._scenario.transactional or client in self._parts.plain
             )
@@ -231,21 +231,21 @@ class Checks(Watch):
             elif written >= before.offset and not self._allows(
                 STEPS_BACK, if_=self._steps_back(str(client), tp, entry.offset, "commit")
             ):
-                # Else the group follows a query that has found records lost.
+                # Else the group follows a query that has found that records are lost.
                 self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")
 
     def _begins_again(self, tp: Key, before: Committed, offset: int) -> bool:
-        """Return whether a query begins a topic that was created again, though another application has read on there.
+        """Return whether a query begins a recreated topic in which another application has continued to read.
 
-        Its offset has no note, and brokers that know topics of offsets by name only do not tell of which topic it is.
+        The application's offset has no note, and brokers that store offsets by topic names do not tell its topic.
         """
         log, created_at = self._cluster.log(tp), self._cluster.topics[tp[0]].created_at
         return self._cluster.names_only and created_at > 0 and not before.metadata and offset == log.read.start
 
     def _steps_back(self, name: str, tp: Key, offset: int, how: str) -> bool:
-        """Return whether a query steps back to where its log lost records, which it may once after each loss.
+        """Return whether a query steps back to the place where its log lost records; it may do so once after each loss.
 
-        Others of its group may have read on there since.
+        Other members of its group may have continued there since.
         """
         log, step = self._cluster.log(tp), (name.split(".")[0], how)
         if offset < log.lost_from or step in log.followed:
@@ -255,7 +255,7 @@ class Checks(Watch):
         return True
 
     def _allows(self, allowance: Allowance, *, if_: bool = True) -> bool:
-        """Return whether this is allowed, and count it; ask where a rule does not hold."""
+        """Return whether a failed rule is excused by this allowance, and count the allowance."""
         self._verdict.allowed[allowance.name] += if_
         return if_
 
@@ -266,9 +266,9 @@ class Checks(Watch):
         return entry.is_of(self._cluster.topics[tp[0]].id)
 
     def planned(self, process: Process, offset: StreamOffset, began: float) -> None:
-        """Look at what a driver has planned: nothing before what its group has committed, and what its log has.
+        """Check that a driver has planned nothing before its group's committed offsets, and only offsets of the log.
 
-        A driver that was removed or replaced while it stood still learns that from its next request to the group.
+        A driver that was removed or replaced while it was suspended finds this with its next request to the group.
         """
         self.halts.planned(process, offset, began)
         gone_at = *self._lost_at, *self._replaced_at
@@ -276,7 +276,7 @@ class Checks(Watch):
         for tp, span in offset.partitions.items():
             key = tp.topic, tp.partition
             if topic_id_of(offset.topics.get(tp.topic)) != self._cluster.topics[tp.topic].id:
-                # Its tasks find that the topic is gone.
+                # The tasks find that the topic is gone.
                 continue
             entry = self._parts.group.offsets.get(key)
             if entry is None or not span.start < min(span.end, entry.offset) or not self._is_of_now(key, entry):
@@ -292,9 +292,9 @@ class Checks(Watch):
         return client is not None and client.task is not None and not client.task.awaited
 
     def _look_at_decision(self, prefix: str, entry: Committed) -> None:
-        """Look whether a sink decides about transactions that it has seen to be open."""
+        """Check that a sink decides only about transactions that it has seen to be open."""
         parts, _, text = entry.metadata.partition(" ")
-        # A later version may write decisions otherwise.
+        # A later version may write decisions in another form.
         if parts != "1" or self._world.later:
             return
         self._decided[prefix] = ledger.read_decision(prefix, entry.offset, (), text, 0)
@@ -310,7 +310,7 @@ class Checks(Watch):
                 )
 
     def _look_at_finished(self, prefix: str, numbers: Collection[int]) -> None:
-        """Look whether the records of a decision that is recorded as finished are visible."""
+        """Check that the records of a decision that is recorded as finished are visible."""
         decision = self._decided.get(prefix)
         if decision is None or decision.number not in numbers:
             return
@@ -325,7 +325,7 @@ class Checks(Watch):
 
     @property
     def _lost_transactions(self) -> set[str]:
-        """The ids of transactions that may be gone after the decision about them."""
+        """Return the ids of transactions that may be gone after the decision about them."""
         return self._parts.transactions.timed_out
 
     def is_done(self) -> bool:
@@ -342,21 +342,21 @@ class Checks(Watch):
         return all(map(self._is_begun_late, self._parts.transactions.open()))
 
     def _is_begun_late(self, name: str) -> bool:
-        """Return whether an open transaction has nothing that its readers could wait for."""
+        """Return whether an open transaction has no records for which readers could wait."""
         one = self._parts.transactions.transactions[name]
         logs = (log for topic in self._cluster.topics.values() for log in topic.partitions)
         holds = any(one.producer_id in log.log.open() for log in logs)
         return one.begun_late and not holds
 
     def _committed_up_to(self, tp: Key) -> int | None:
-        """Return how far a partition is committed, as the members know it; None: not at all, or beyond its end."""
+        """Return the committed offset of a partition as members know it; None: no offset, or beyond the log's end."""
         entry = self._parts.group.offsets.get(tp)
         if entry is None or not self._is_of_now(tp, entry) or entry.offset > self._cluster.end(tp):
             return None
         return max(entry.offset, self._set_back.get(tp, 0))
 
     def look_at_end(self) -> None:
-        """Note what is missing, twice, out of order or open, now that the world is quiet."""
+        """When the world is quiet, record what is missing, repeated, out of order or open."""
         problems, exactly_once = self._verdict.problems, self._scenario.sink and self._scenario.exactly_once
         durable = self._output.durable()
         for number, one in enumerate(self._cluster.topics[TOPIC].partitions):
@@ -379,7 +379,7 @@ class Checks(Watch):
         self.look_at_story()
 
     def look_at_story(self) -> None:
-        """Note what must not happen at all."""
+        """Record what must never happen."""
         story = self._world.story
         self._verdict.problems.extend(what for _, __, what in story if what.startswith(("BROKE", "UNHANDLED")))
 
@@ -389,18 +389,18 @@ class Checks(Watch):
             problems.append(f"visible twice in the output: {twice[:3]}")
         if opened := output.open_batches():
             problems.append(f"{opened} transactions are open in the output")
-        # What was lost of a decided batch is written again after what other members have read on since.
+        # The lost part of a decided batch is written again, after later records that other members have read.
         again = bool(self._decided_ids & self._lost_transactions)
         late = [one for one in output.out_of_order() if not self._may_repeat(one)]
         if late and not self._allows(OUT_OF_ORDER, if_=again):
             problems.append(f"out of order in the output: {late[:3]}")
 
     def _may_repeat(self, part: Range) -> bool:
-        """Return whether these records may have been read twice: something happened when they were planned, or since.
+        """Return whether these records may have been read twice, because of an event when they were planned, or later.
 
-        A member was lost, or a query has ended, with a batch that was not committed, before which it may have stood
-        still; or a commit without a transaction that came late has set the group back. The time ends with the last
-        plan, or when the slots of a planned batch have taken its partition again.
+        Such an event is the loss of a member, or the end of a query, with an uncommitted batch, before which it may
+        have been suspended. Another is a late commit without a transaction that has set the group back. Events count
+        until the last plan, or until the slots of a planned batch have taken its partition again.
         """
         if self._scenario.commit == "sink":
             return self._allows(DELETED, if_=self._went_with_its_topic(part))
@@ -419,19 +419,19 @@ class Checks(Watch):
         )
 
     def _went_with_its_topic(self, part: Range) -> bool:
-        """Return whether a topic was deleted while a batch read these records, with the offsets that fence its sink."""
+        """Return whether a topic and its offsets, which fence a sink, were deleted while a batch read these records."""
         at = self._cluster.deleted_at.get(part[0])
         return at is not None and any(at - _STANDS_STILL <= plan <= at for plan in self._output.planned_at(part))
 
     def _explains_removal(self, at: float) -> bool:
         """Return whether a fault, or a batch that has failed, explains that a member was removed."""
-        # Members with instance ids of the user's do not leave when their query stops.
+        # Members with the user's instance ids do not leave when their query stops.
         explains = LOSES_MEMBERS | ({"stop query", "halt"} if self._scenario.static else set())
         failed_at = (failed_at for batch in self._parts.batches for failed_at, _ in batch.errors)
         return self._follows_fault(at, explains) or any(one <= at <= one + _FAULTS_LAST for one in failed_at)
 
     def _follows_fault(self, at: float, kinds: Container[str] | None) -> bool:
-        """Return whether a fault of these kinds may explain what has happened at a point of time; None: any fault."""
+        """Return whether a fault of these kinds (None: any fault) may explain an event at this time."""
         faults = (fault for fault in self._scenario.faults if kinds is None or fault.kind in kinds)
         return any(fault.at <= at <= fault.at + _FAULTS_LAST for fault in faults)
 
@@ -452,7 +452,7 @@ class Checks(Watch):
             waits = sessions * scenario.session_ms >= 60_000 or self._follows_fault(at, ("replace",))
             return self._allows(UNRELEASED, if_=waits)
         if of_batch and failure.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-            # Batches do not offer the protocol of a rewind.
+            # Batch reads do not support a rewind.
             return self._allows(REWIND_IN_GROUP, if_=self._follows_fault(at, ("rewind",)))
         if of_batch and isinstance(failure, FencedError):
             comes_late = scenario.batch_poll_ms < LONG_POLL_MS
@@ -462,7 +462,7 @@ class Checks(Watch):
             return self._allows(STOPS, if_=isinstance(failure, FencedError) and lost and scenario.on_lost == "stop")
         if isinstance(failure, LostTransactionsError) and failure.decided:
             return self._allows(TRANSACTIONS_LOST, if_=self._lost_transactions >= set(failure.transactional_ids))
-        # Whatever fails a job, the query runs the batch again after its restart.
+        # Whatever the reason of a failed job, the query runs the batch again after its restart.
         is_repeatable = isinstance(failure, RetriableError | AbortableError | ApplicationRecoverableError)
         after = self._follows_fault(at, _FENCES if isinstance(failure, FencedError) else None)
         return self._allows(JOB_FAILED, if_=is_repeatable and after)

@@ -1,4 +1,4 @@
-"""The faults of a scenario, and how each of them happens."""
+"""The faults of a scenario, and their effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.simulation.scenario import CONSUMER, Fault
 from tests.simulation.world import Died, Process
 from tests.support.record_messages import ProduceRequest
 
-# The requests before which a process may stand still or die.
+# The requests before which a process may be suspended or die.
 _DANGEROUS = tuple(
     one.API_KEY
     for one in (
@@ -54,7 +54,7 @@ _DANGEROUS = tuple(
         TxnOffsetCommitRequest,
     )
 )
-# What a user changes before a query starts again.
+# The settings that a user changes before a query starts again.
 _CHANGES = (
     ("minPartitions", "5"),
     ("maxRecordsPerPartition", "7"),
@@ -63,7 +63,7 @@ _CHANGES = (
     ("group.members", "3"),
     ("min.records.per.task", "100"),
 )
-# With these several tasks may read one partition.
+# With these options, several tasks may read one partition.
 _SPLIT = ("minPartitions", "maxRecordsPerPartition")
 _DANGEROUS_TO_TASKS = tuple(
     one.API_KEY
@@ -83,7 +83,7 @@ _DANGEROUS_TO_TASKS = tuple(
 
 
 class Faults(Watch):
-    """Lets faults happen to the parts of a world."""
+    """Makes faults happen to the parts of a world."""
 
     def __init__(self, parts: Parts) -> None:
         self._scenario, self._world, self._cluster = parts.scenario, parts.world, parts.cluster
@@ -93,15 +93,15 @@ class Faults(Watch):
         self._moves_in_rebalance = False
         # The programs that set the offsets of a group without members.
         self._rewind_stopped: list[Process] = []
-        # The workers that stand still until the world is quiet.
+        # The workers that are suspended until the world is quiet.
         self._held: list[Process] = []
-        # The workers that stand still before they publish what their batch reads, by the group in which they do.
+        # The workers that are suspended before they publish their batch's offsets, by the group to which they publish.
         self._publishers: dict[str, Process] = {}
         parts.groups.watches.append(self)
 
     @property
     def held(self) -> tuple[Process, ...]:
-        """The workers that stand still until somebody lets them go on."""
+        """Return the workers that are suspended until another event resumes them."""
         return (*self._held, *self._publishers.values())
 
     def begins(self, what: str) -> None:
@@ -111,14 +111,14 @@ class Faults(Watch):
             self._world.after(delay, lambda: self._cluster.move_coordinator(GROUP, GROUP_ID))
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
-        """Let a worker go on that stands still before it publishes, soon after another one has published."""
+        """Resume a worker that is suspended before it publishes, soon after another worker has published."""
         waiting, client = self._publishers.get(group.name), self._cluster.client
         if waiting is not None and client is not None and client.task is not None and client is not waiting:
             del self._publishers[group.name]
             self._world.after(self._world.random.uniform(0, 0.2), waiting.thaw)
 
     def happen(self, fault: Fault) -> None:
-        """Let a fault happen."""
+        """Make a fault happen."""
         world, how = self._world, fault.how
         query = self._parts.queries[int(fault.which * len(self._parts.queries))]
         broker = self._cluster.brokers[1 + int(fault.which * len(self._cluster.brokers))]
@@ -182,7 +182,7 @@ class Faults(Watch):
                 commits = InitProducerIdRequest if self._scenario.transactional else OffsetCommitRequest
                 self._cluster.lose_once((commits if how < 0.5 else about).API_KEY)
             case "return in rebalance":
-                # Somebody notices the partition, and the others wait for the static members that are away.
+                # A member notices the partition, and the others wait for the static members that are away.
                 query.kill(how * 8)
                 self._cluster.add_partitions(TOPIC, 1)
                 self._moves_in_rebalance = True
@@ -195,7 +195,7 @@ class Faults(Watch):
                 if known:
                     self._cluster.move_coordinator(*known[int(how * len(known))])
             case "change transactions":
-                # Clients hear of it when they connect anew.
+                # Clients find the change when they connect again.
                 self._cluster.transaction_version = 3 - self._cluster.transaction_version
             case "add partitions":
                 self._cluster.add_partitions(TOPIC, 1 + int(how * 3))
@@ -208,7 +208,7 @@ class Faults(Watch):
                 self._end_rewinds()
                 self._cluster.truncate(*tp, 1 + int(how * 60))
             case "retain":
-                # Deleted by a program, whatever was read, or by time.
+                # A program deletes records, read or unread, or retention deletes records by time.
                 log = self._cluster.log((TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))))
                 log.read.start = max(log.read.start, int(how * log.end))
             case "move leader":
@@ -223,7 +223,7 @@ class Faults(Watch):
                 self._cluster.create_topic(TOPIC, len(self._cluster.topics[TOPIC].partitions))
                 self._parts.groups.topic_deleted(TOPIC)
                 if how < 0.5 and world.now + how * 8 < self._scenario.seconds:
-                    # Others take its partitions before a query has heard of the new topic.
+                    # Other members take the topic's partitions before a query knows the new topic.
                     world.after(how * 8, query.stop if how < 0.25 else functools.partial(query.kill, 20.0))
             case "rewind":
                 self._rewind((TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))), how)
@@ -245,19 +245,19 @@ class Faults(Watch):
                 query.start()
 
     def _end_rewinds(self) -> None:
-        """End the rewinds of stopped groups: their offsets are meant for the log before; others look again."""
+        """End the rewinds of stopped groups, whose offsets are of the previous log; other rewinds look again."""
         for operator in self._rewind_stopped:
             operator.kill()
 
     def _rewind(self, tp: Key, how: float) -> None:
-        """Let a program rewind the group, which runs, or which is stopped for it (half of the time)."""
+        """Let a program rewind the group: while it runs, or (half of the time) after a stop."""
         entry = self._parts.group.offsets.get(tp)
         if entry is None or not entry.is_of(self._cluster.topics[tp[0]].id):
             return
         if how >= 0.5:
             for query in self._parts.queries:
                 query.kill(40.0)
-        # An offset behind where a log diverges would skip what is new there.
+        # An offset after the place where a log diverges would skip new records there.
         most = min(self._cluster.end(tp), self._cluster.log(tp).lost_from)
         offsets = {TopicPartition(*tp): min(most, int(how * 2 % 1 * entry.offset))}
         settings = Settings(
@@ -295,11 +295,11 @@ class Faults(Watch):
         return keys[int(how * len(keys))]
 
     def _skipped(self) -> int:
-        # The same request has several purposes in a batch of a sink.
+        # A sink sends this request for several purposes in a batch.
         return self._world.random.choice((0, 0, 1, 2, 4)) if self._scenario.runs_tasks else 0
 
     def _some_process(self, query: Query) -> Process | None:
-        """Return a process of a query: that of its planner, or of its sink or a worker."""
+        """Return a process of a query: of its planner, its sink or a worker."""
         if isinstance(query, BatchApplication):
             return self._world.random.choice([query.process, *query.processes()])
         if query.jobs is None:
@@ -328,9 +328,9 @@ class Faults(Watch):
             query.kill(self._world.random.uniform(0, 15))
 
     def _run_stage_twice(self, query: Query) -> bool:
-        """Let the stage that begins run again soon, in processes that stand still before they initialise an id.
+        """Run the beginning stage again soon, in processes that are suspended before they initialise an id.
 
-        Perhaps the driver stands still meanwhile, before it looks at the transactions or after its decision.
+        The driver may be suspended at the same time, before it looks at the transactions or after its decision.
         """
         rng, jobs = self._world.random, query.jobs
         if jobs is None:
@@ -348,7 +348,7 @@ class Faults(Watch):
             worker.before(InitProducerIdRequest.API_KEY, functools.partial(worker.freeze, seconds))
             return False
 
-        # The first EndTxn is that of the decision.
+        # The first EndTxn is for the decision.
         request, skipped = rng.choice(((None, 0), (DescribeTransactionsRequest, 0), (EndTxnRequest, 1)))
         if request is not None:
             hold_seconds = rng.uniform(0.5, 3.0)
@@ -357,14 +357,14 @@ class Faults(Watch):
         return True
 
     def _freeze_to_the_end(self, worker: Process, how: float) -> bool:
-        """Let an attempt stand still until all work is done, before it initialises its id or adds a partition to it."""
+        """Suspend an attempt until all work is done, before it initialises its id or adds a partition."""
 
         def freeze() -> None:
             if not self._is_held_beside(worker):
                 worker.freeze(None)
                 self._held.append(worker)
 
-        # In the second protocol a leader adds its partitions, where it leads all of them.
+        # In the second protocol, a leader of all the partitions adds them.
         alone = self._scenario.brokers == 1 and self._cluster.transaction_version >= 2
         adds = ProduceRequest if alone else AddPartitionsToTxnRequest
         request = InitProducerIdRequest if how < 0.4 else adds
@@ -372,11 +372,11 @@ class Faults(Watch):
         return True
 
     def _is_held_beside(self, worker: Process) -> bool:
-        """Return whether another attempt of its task stands still: beside two of them Spark runs no third one."""
+        """Return whether another attempt of its task is suspended: Spark runs no third attempt beside two."""
         return any(one.alive and _same_task(one, worker) for one in self.held)
 
     def _publish_late(self, query: Query, worker: Process) -> bool:
-        """Let the attempt that publishes stand still until that of another batch or run has published, and kill it."""
+        """Suspend the attempt that publishes until an attempt of another batch or run has published, and kill it."""
 
         def freeze() -> None:
             if self._is_held_beside(worker):
@@ -390,7 +390,7 @@ class Faults(Watch):
         return True
 
     def _read_by_another(self, query: Query, how: float) -> bool:
-        """Let somebody read and commit a part of a batch that begins, whose member is of the query's generation.
+        """Let another member of the query's generation read and commit a part of a batch that begins.
 
         Coordinators do not check that a member of the classic protocol owns the partitions that it commits.
         """

@@ -1,7 +1,7 @@
-"""Groups that are paused, stopped and resumed from outside: what is drawn, what the command does, and what must hold.
+"""Groups that are paused, stopped and resumed from outside: the drawn halts, the command, and the checks.
 
-`with_halts` adds halts to a scenario. In a half of the scenarios nothing else happens: then each stop and each pause at
-boundaries has to end in time, exactly there.
+`with_halts` adds halts to a scenario. In half of the scenarios nothing else happens: then each stop and each pause at
+boundaries has to end in time, exactly at the boundaries.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tests.simulation.parts import GROUP_ID, TOPIC, Parts
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.world import BEGIN, Died, Process
 
-# Virtual seconds: how long a trigger waits for the coordinator of the halts.
+# Virtual seconds for which a trigger waits for the coordinator of the halts.
 _LOOK = 5.0
 
 
 def with_halts(scenario: Scenario) -> Scenario:
-    """Let the group of a scenario be halted and resumed, once or several times.
+    """Halt and resume the group of a scenario, once or several times.
 
-    Batches do not follow halts, so there are none. Brokers keep the offsets of a group without members for a shorter
-    time than a pause in a part of the worlds: there is no stop there, in which the group would lose its offsets.
+    Batches do not follow halts, so there are no batches. In some worlds, brokers keep the offsets of a group without
+    members for a shorter time than a pause; these worlds have no stop, because the group would lose its offsets.
     """
     rng = random.Random(f"halts {scenario.seed}")
     is_calm = rng.random() < 0.5
@@ -58,9 +58,9 @@ def with_halts(scenario: Scenario) -> Scenario:
 
 
 def _done_within(parts: Parts) -> float:
-    """Return in how many seconds a halt is done where nothing else happens.
+    """Return the seconds in which a halt is done if nothing else happens.
 
-    It takes the longest batches, three triggers, and the session of static members.
+    They allow for the longest batches, three triggers, and the session of static members.
     """
     return 90.0 + 3 * max(query.load.idle for query in parts.queries)
 
@@ -72,7 +72,7 @@ class Halts:
         self._parts, self._world, self._cluster = parts, parts.world, parts.cluster
 
     def halt(self, fault: Fault) -> None:
-        """Stop the group (a lower half of `which`) or pause it, at a place by `how`, and resume it later."""
+        """Stop the group (`which` below one half) or pause it, at a place that `how` decides, and resume it later."""
         operator = self._world.process(f"operator-{len(self._parts.operators)}")
         self._parts.operators.append(operator)
 
@@ -97,11 +97,11 @@ class Halts:
                 self._parts.halted(stands)
                 self._world.sleep(how * 7 % 1 * self._parts.scenario.halted_for)
                 self._parts.halted(stands)
-        # Also after an error: what was written is not known.
+        # Also after an error, because it is not known whether the halt was written.
         self._until_answered(operator, lambda: resume(settings, GROUP_ID))
 
     def _until_answered(self, operator: Process, call: Callable[[], Halted]) -> Halted | None:
-        """Return what a call returns, tried again for as long as the world is not quiet; None: it is refused."""
+        """Return the result of a call, repeated until the world is quiet; None: the call is refused."""
         for _ in range(20):
             try:
                 return call()
@@ -114,7 +114,7 @@ class Halts:
         return None
 
     def _at(self, how: float) -> At:
-        """Return where to halt: now, at the end, at offsets in front of the group, or at a time."""
+        """Return the place of a halt: now, at the end, at offsets ahead of the group, or at a time."""
         place, rng = int(how * 8) % 4, self._world.random
         if place == 2:
             committed = {tp: one.offset for tp, one in self._parts.group.offsets.items() if tp[0] == TOPIC}
@@ -125,23 +125,23 @@ class Halts:
 
 
 class HaltChecks(Watch):
-    """Looks whether queries read no further than the halts of their group allow.
+    """Checks that queries read no further than the halts of their group allow.
 
     Args:
-        parts: The world's.
-        note: Notes a problem.
-        allows: Counts an allowance, if it is so.
+        parts: The parts of the world.
+        note: Records a problem.
+        allows: Counts an allowance if its condition holds.
     """
 
     def __init__(self, parts: Parts, note: Callable[[str], None], allows: Callable[..., bool]) -> None:
         self._parts, self._world, self._note, self._allows = parts, parts.world, note, allows
         self._is_calm = all(one.kind == "halt" for one in parts.scenario.faults)
-        # What was written, also what brokers have forgotten.
+        # The halts that were written, including halts that brokers have lost.
         self._entries: dict[Key, Committed] = {}
-        # When halts were written, by their texts, and when a process was last told of the newest.
+        # The times at which halts were written, by their texts, and at which a process last got the newest halt.
         self._written_at: dict[str, float] = {}
         self._told_at: dict[Process | None, float] = {}
-        # How far partitions were planned, and how far by triggers that did not know of the newest halt.
+        # The planned ends of partitions, and the ends planned by triggers that did not know the newest halt.
         self._planned: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
         parts.halted = self.halted
@@ -160,7 +160,7 @@ class HaltChecks(Watch):
 
     @property
     def _halt(self) -> Halt | None:
-        """What halts the group now; topics that are deleted take it along."""
+        """Return the current halt of the group, without entries of a deleted topic."""
         created_at = self._parts.cluster.topics[TOPIC].created_at
         found = {
             TopicPartition(*tp): (within(one.offset), one.metadata)
@@ -170,7 +170,7 @@ class HaltChecks(Watch):
         return while_it_holds(halt_of(found))
 
     def planned(self, process: Process, offset: StreamOffset, began: float) -> None:
-        """Look at what a trigger has planned."""
+        """Check the plan of a trigger."""
         halt = self._halt
         written_at = math.inf if halt is None else self._written_at[halt.to_json()]
         waited = self._world.now - began >= _LOOK and self._told_at.get(process, 0.0) < began
@@ -183,15 +183,15 @@ class HaltChecks(Watch):
                 self._reached[tp] = max(self._reached.get(tp, 0), span.end)
 
     def halted(self, stands: Halted) -> None:
-        """Look where the group stands, when a program was told so and before it resumes the group."""
+        """Check the group's position when a program has reported it, and before the program resumes the group."""
         halt = stands.halt
         if self._halt is None or self._halt.number != halt.number:
-            # Another program has resumed the group, or halted it elsewhere.
+            # Another program has resumed the group, or halted it at another place.
             return
         for one in stands.partitions if stands.is_done and self._is_calm else ():
             boundary, entry = one.boundary or 0, self._parts.group.offsets.get((one.topic, one.partition))
             offset = None if entry is None else entry.offset
-            # A batch that was planned before is committed, too.
+            # A batch that was planned before the halt is committed too.
             end = max(boundary, self._reached.get(TopicPartition(one.topic, one.partition), 0))
             if offset != one.committed or (boundary and offset != end):
                 self._note(f"{one}, and is at {offset}: {halt}, at {boundary}")

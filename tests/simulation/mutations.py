@@ -1,7 +1,7 @@
-"""Defects of protocol and interleaving, put back one at a time: which of them do the seeds find?
+"""Put defects of protocol and interleaving back, one at a time, to see whether the seeds find them.
 
-Most are defects that the reviews have found in this project, or rules of `docs/design/consumer-protocol.md` that are
-taken out. A mutation replaces a function. If the function is gone, the replacement fails loudly.
+Most are defects that reviews have found in this project, or removals of rules of `docs/design/consumer-protocol.md`. A
+mutation replaces a function. If the function is gone, the replacement fails loudly.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Mutation:
     """A defect.
 
     Attributes:
-        name: What is wrong with it in place.
+        name: The wrong behavior.
         where: The object with the function that is replaced, and the function's name.
-        make: Makes the wrong function from the right one.
+        make: Makes the wrong function from the right function.
         of_sink: Whether only seeds with sinks can find it.
         of_halts: Whether only groups that are halted can find it.
     """
@@ -80,7 +80,7 @@ class Mutation:
     of_halts: bool = False
 
     def scenario_of(self, seed: int) -> Scenario:
-        """Return a scenario that may find it."""
+        """Return a scenario that may find the defect."""
         return with_halts(scenario_of(seed)) if self.of_halts else scenario_of(seed)
 
     def applied(self) -> Any:
@@ -276,7 +276,7 @@ def _as_if_open(right: Any) -> Any:
     async def check(self: Any, epoch: Any, batch: Any, deadline: Any) -> Any:
         names = [t.transactional_id for t in batch.transactions]
         found = await open_transactions.describe_all(self._client, names, deadline)
-        # The check that none times out soon refuses what has timed out, too.
+        # The check that no transaction times out soon also refuses transactions that have timed out.
         return [replace(one, timeout_ms=sys.maxsize) for one in found]
 
     return check
@@ -352,7 +352,7 @@ _OF_SINK: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
 
 
 def _with(**more: Any) -> Callable[[Any], Any]:
-    """Return what lets a function be called with other arguments."""
+    """Return a decorator that calls a function with additional arguments."""
     return lambda right: lambda *args, **named: right(*args, **{**named, **more})
 
 

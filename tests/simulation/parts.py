@@ -1,4 +1,4 @@
-"""The parts of a world, as a scenario has them: brokers with their coordinators, queries, and other applications."""
+"""Create the parts of a scenario's world: brokers with their coordinators, queries, and other applications."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ TOPIC, GROUP_ID = "orders", "billing"
 
 
 class Parts:
-    """The parts of the world of a scenario, which stand still until somebody starts them.
+    """The parts of a scenario's world, not started yet.
 
     Attributes:
-        output: What the queries and the other applications have written.
-        queries: The applications that use our source; `batches` are those of them that read batch after batch.
+        output: The output of the queries and the other applications.
+        queries: The applications that use our source; `batches` are those that read batches.
         others: The applications of other clients.
         plain: The processes that never commit in transactions.
-        operators: Those of programs that rewind or halt the group.
-        halted: Looks at what a program was told when it has waited for its halt.
+        operators: The processes of programs that rewind or halt the group.
+        halted: Observes the result that a program got when it waited for its halt.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -87,7 +87,7 @@ class Parts:
 
     @property
     def group(self) -> Group:
-        """The group of all applications, as its coordinator has it."""
+        """Return the group of all applications, in its coordinator's state."""
         return self.groups.group(GROUP_ID)
 
     def _other(self, name: str) -> OtherClient:
@@ -142,7 +142,7 @@ class Parts:
         }
 
     def _batch_options(self) -> dict[str, str]:
-        """Return the options of batches: those of a stream without an instance id, but for what only streams have."""
+        """Return the options of batches: those of a stream, without an instance id and options of streams only."""
         of_streams = ("maxOffsetsPerTrigger", "group.on.lost", "kafka.group.instance.id")
         options = {name: value for name, value in self._options(0).items() if name not in of_streams}
         return {**options, "commit": "task", "kafka.max.poll.interval.ms": str(self.scenario.batch_poll_ms)}

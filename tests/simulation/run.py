@@ -1,4 +1,4 @@
-"""The run of a scenario: its world goes on while faults happen, becomes quiet, and is judged."""
+"""Run a scenario: its world runs with faults, becomes quiet, and is checked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.simulation.parts import TOPIC, Parts
 from tests.simulation.scenario import Fault, Scenario, scenario_of
 from tests.simulation.world import Stuck
 
-# Virtual seconds: how long the world may take to become quiet after the faults, and how long attempts that nobody waits
-# for may go on then.
+# Virtual seconds: the longest time in which the world becomes quiet after the faults, and for which attempts that Spark
+# does not wait for may then continue.
 _QUIET_WITHIN = 400.0
 _LATE_ATTEMPTS = 10.0
-# How long a keeper of slots may need to notice that its driver has ended, while nothing goes wrong.
+# The time that a keeper of slots may need, without faults, to notice that its driver has ended.
 _KEEPERS_END = 60.0
 
 
@@ -25,9 +25,9 @@ class Run:
     """A run of a scenario.
 
     Args:
-        scenario: What it runs.
-        quiet_within: How many virtual seconds the world may take to become quiet.
-        to_first_problem: Whether it ends with the first problem.
+        scenario: The scenario to run.
+        quiet_within: The virtual seconds in which the world must become quiet.
+        to_first_problem: Whether the run ends with the first problem.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Run:
         return self._to_first_problem and (self.world.broke or bool(self.verdict.problems))
 
     def _stop_batches(self) -> None:
-        """End the applications that read batches: the keepers of their slots notice it, and leave the group."""
+        """End the applications that read batches: the keepers of their slots notice the end, and leave the group."""
         for one in self.parts.batches:
             one.stop()
         ends = self.world.now + _KEEPERS_END
@@ -128,12 +128,12 @@ class Run:
 
 
 def run(seed: int, quiet_within: float = _QUIET_WITHIN) -> Verdict:
-    """Run the scenario of a seed, whose world has so many virtual seconds to become quiet."""
+    """Run the scenario of a seed; its world must become quiet within this number of virtual seconds."""
     return Run(scenario_of(seed), quiet_within).run()
 
 
 def shortened(scenario: Scenario) -> Scenario:
-    """Return a scenario that fails, without the faults that it does not need to fail."""
+    """Return a scenario that fails, without the faults that are not needed for the failure."""
     faults = scenario.faults
     for fault in scenario.faults:
         fewer = tuple(one for one in faults if one is not fault)

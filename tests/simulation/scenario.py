@@ -1,7 +1,7 @@
-"""What a seed stands for: how many queries and brokers, with which options, and the faults that come.
+"""Make the scenario of a seed: the numbers of queries and brokers, their options, and the faults.
 
-The faults are a list that is made before the world starts, so that a failing seed can be shortened: faults are left out
-one after another as long as it still fails.
+The list of faults is made before the world starts, so that a failing seed can be shortened: faults are left out one
+after another while the run still fails.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tests.simulation.clients import other_client
 
 CONSUMER = "consumer protocol"
 LONG_POLL_MS = 60_000
-"""A `kafka.max.poll.interval.ms` that is longer than all that a batch does."""
+"""A `kafka.max.poll.interval.ms` that is longer than any batch."""
 
-# Virtual seconds: how long faults happen.
+# Virtual seconds during which faults happen.
 _FAULTS_UNTIL, _FAULTS_AROUND_TASKS_UNTIL = 60.0, 30.0
 _STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "copartition", CONSUMER, CONSUMER, CONSUMER)
 
@@ -50,7 +50,7 @@ _CHANGES_VERSION = "change transactions"
 LOSES_RECORDS = ("truncate", "create again", "retain")
 """The faults after which records of the source are gone."""
 _WHILE_READING = ("move leader", "move leader", "move leader", "damage", "damage", "retain")
-# What happens every day, how often in worlds whose tasks do not run, and in others.
+# Everyday events, with their frequencies in worlds whose tasks do not run, and in other worlds.
 _EVERYDAY = {
     "kill": (2, 1),
     "freeze": (1, 1),
@@ -75,7 +75,7 @@ _EVERYDAY = {
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happens to the world at a point of time: its kind, and two numbers between 0 and 1 for details."""
+    """An event in the world at a point of time: its kind, and two numbers between 0 and 1 for details."""
 
     at: float
     kind: str
@@ -88,13 +88,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class Reading:
-    """How tasks read, and brokers answer them.
+    """How tasks read, and how brokers answer them.
 
     Attributes:
-        committed: Whether they get no records of aborted transactions.
+        committed: Whether tasks get no records of aborted transactions.
         version: The newest version of Fetch that brokers know.
-        fetch_bytes: How many bytes of a partition a fetch may have.
-        throttled: The share of the fetches that are throttled.
+        fetch_bytes: The most bytes of a partition in a fetch.
+        throttled: The share of fetches that are throttled.
         far: Whether leaders refer readers to followers.
     """
 
@@ -112,14 +112,14 @@ class Scenario:
     Attributes:
         strategy: `partition.assignment.strategy` of all queries.
         transactional: Whether offsets are committed in transactions.
-        share_of_long: Which part of the micro-batches takes long.
+        share_of_long: The share of micro-batches that take long.
         on_lost: `group.on.lost`.
-        static: Whether the queries have instance ids of the user's, which a restart keeps.
+        static: Whether the queries have the user's instance ids, which a restart keeps.
         commit: The option `commit` of all queries.
-        sink: Whether they write to Kafka. Else their sink is another one.
+        sink: Whether the queries write to Kafka; else they have another sink.
         exactly_once: Whether that sink writes exactly once, and not at least once.
-        others: How many other applications are in the group.
-        batches: How many Spark applications read the group in batches with `commit=task`.
+        others: The number of other applications in the group.
+        batches: The number of Spark applications that read the group in batches with `commit=task`.
         batch_poll_ms: `kafka.max.poll.interval.ms` of these batches.
         timeout_ms: `kafka.transaction.timeout.ms` of the sink.
         transaction_version: The feature `transaction.version` at the beginning: 2 for KIP-890's second protocol.
@@ -127,11 +127,11 @@ class Scenario:
         slow_markers: Whether the markers of some transactions are written late.
         names_only: Whether brokers commit and fetch offsets by the names of topics only.
         siblings: Whether the queries are reads of one application.
-        reading: How their tasks read.
-        retention: For how many seconds brokers keep the offsets of a group without members.
+        reading: How the queries' tasks read.
+        retention: The seconds for which brokers keep the offsets of a group without members.
         listens: Whether queries have a `StopListener`.
         halted_for: The longest time for which a program halts the group.
-        fail_on_loss: `failOnDataLoss` of queries, until one has ended with the error.
+        fail_on_loss: `failOnDataLoss` of queries, until a query has ended with the error.
     """
 
     seed: int
@@ -171,28 +171,28 @@ class Scenario:
 
     @property
     def runs_tasks(self) -> bool:
-        """Whether the tasks of the queries run, because our code in them does more than read."""
+        """Whether the tasks of the queries run, because our code does more in them than read."""
         return self.sink or self.commit == "task"
 
     @property
     def seconds(self) -> float:
-        """How long faults happen."""
+        """Return the virtual seconds during which faults happen."""
         return _FAULTS_AROUND_TASKS_UNTIL if self.runs_tasks else _FAULTS_UNTIL
 
 
 SWARM_FROM = 500_000
-"""The first seed of which a random half of the faults and of the features is switched off."""
+"""The first seed with a random half of the faults and features switched off."""
 
 
 def scenario_of(seed: int) -> Scenario:
-    """Return the scenario of a seed: what its world is, and then what happens to it."""
+    """Return the scenario of a seed: its world, and the faults in it."""
     return _drawn(seed) if seed < SWARM_FROM else _in_swarm(_drawn(seed))
 
 
 def _in_swarm(made: Scenario) -> Scenario:
     """Switch off a random half of the features and of the kinds of faults, and let the others happen more often.
 
-    Faults hide each other: a query that is killed all the time never runs into a second one.
+    Faults hide each other: a query that is killed all the time never meets another fault.
     """
     rng = random.Random(f"swarm {made.seed}")
     off: dict[str, Any] = {
@@ -215,7 +215,7 @@ def _in_swarm(made: Scenario) -> Scenario:
     if "others" in off:
         kept -= {"kill other", "freeze other"}
     faults = [one for one in made.faults if one.kind in kept]
-    # What was switched off leaves room.
+    # Fewer kinds of faults leave room for more of each kind.
     faults += [replace(one, at=rng.uniform(1.0, made.seconds), how=rng.random()) for one in faults]
     return replace(made, **off, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
@@ -232,7 +232,7 @@ def _drawn(seed: int) -> Scenario:
     made = Scenario(
         seed=seed,
         strategy=strategy,
-        # What tasks do takes many requests, so their worlds are smaller.
+        # Tasks send many requests, so worlds with tasks are smaller.
         queries=rng.choice((0, 1, 1) if reads_batches else (1, 1, 2, 2) if runs_tasks else (1, 2, 2, 3)),
         slots=rng.choice((1, 2, 2, 3)),
         partitions=rng.choice((1, 3, 4) if runs_tasks else (1, 4, 6, 9)),
@@ -277,7 +277,7 @@ def _drawn(seed: int) -> Scenario:
 
 
 def _faults(rng: random.Random, made: Scenario) -> Iterator[Fault]:
-    """Yield what happens: every day, and in a part of the worlds what is drawn for it alone."""
+    """Yield the faults: everyday events, and in some worlds events that are drawn for this world alone."""
     everyday = [
         kind for kind, weights in _EVERYDAY.items() for _ in range(weights[made.runs_tasks or made.batches > 0])
     ]

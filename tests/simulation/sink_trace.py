@@ -1,8 +1,8 @@
-"""What the exactly-once sink does in a run, as actions of the specification `tests/model/ExactlyOnceSink.tla`.
+"""Trace the exactly-once sink in a run as actions of the specification `tests/model/ExactlyOnceSink.tla`.
 
-The coordinators of transactions see nearly all of them: an action is the effect of a request, in the moment in which a
-coordinator handles it. Spark's calls are the rest. TLC accepts a trace if the specification can do these actions in
-this order; what nobody sees, such as reading the ledger, it adds. `docs/design/model.md` says more.
+Nearly all actions are effects of requests, recorded when a transaction coordinator handles the request. The other
+actions are Spark's calls. TLC accepts a trace if the specification can do these actions in this order; TLC adds the
+actions that leave no trace, such as reading the ledger. `docs/design/model.md` says more.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.simulation.scenario import Scenario, scenario_of
 from tests.simulation.world import Process
 from tests.support.record_messages import ProduceRequest
 
-# The faults that the specification has. It has no requests that are repeated, so no coordinator moves here.
+# The faults of the specification. It has no repeated requests, so no coordinator moves here.
 _FAULTS = ("kill", "freeze", "kill before", "freeze before", "replace")
 _PREFIX = "copy-0"
 
 
 def scenario_for_trace(seed: int) -> Scenario | None:
-    """Return the scenario of a seed with one query and the specification's faults; None: it has no such sink."""
+    """Return the scenario of a seed with one query and the specification's faults; None: no exactly-once sink."""
     found = scenario_of(seed)
     if not found.sink or not found.exactly_once:
         return None
@@ -42,12 +42,13 @@ def scenario_for_trace(seed: int) -> Scenario | None:
 
 @dataclass
 class _Attempt:
-    """An attempt of a task: its place in the specification, and how far it is.
+    """An attempt of a task: its identity in the specification, and its progress.
 
     Attributes:
-        launched: Where its launch is in the trace; it counts once the attempt has asked for the driver's epoch.
-        chosen: Where it has taken its last turn.
-        described: Where its last look at its own transaction is.
+        launched: The position of its launch in the trace; the launch counts when the attempt has requested the driver's
+            epoch.
+        chosen: The position at which it has taken its last turn.
+        described: The position of its last look at its own transaction.
     """
 
     slot: int
@@ -66,8 +67,8 @@ class Trace(JobsWatch, TransactionsWatch):
     """The actions of a run, in order.
 
     Attributes:
-        unsuitable: Why the specification cannot have the run; empty: nothing is known against it.
-        rows: How many tasks each batch has, by driver and batch.
+        unsuitable: The reason why the specification cannot describe the run; empty: no such reason is known.
+        rows: The number of tasks of each batch, by driver and batch.
     """
 
     run: Run
@@ -91,7 +92,7 @@ class Trace(JobsWatch, TransactionsWatch):
             (InitProducerIdRequest, self._init),
             (AddOffsetsToTxnRequest, self._add_offsets),
             (AddPartitionsToTxnRequest, self._add_partitions),
-            # In the second protocol it adds its partitions.
+            # In the second protocol, the first Produce adds the partitions.
             (ProduceRequest, self._add_partitions),
             (EndTxnRequest, self._end),
             (DescribeTransactionsRequest, self._describe),
@@ -194,7 +195,7 @@ class Trace(JobsWatch, TransactionsWatch):
         kind = name.rsplit("-", 1)[1]
         done = self._initialised[driver]
         if before[1] == ONGOING:
-            # Aborted first; the next try is answered.
+            # The transaction is aborted first; the next attempt is answered.
             self._tell_init(driver, kind, done)
             done.add(f"{kind} again")
             return
@@ -217,7 +218,7 @@ class Trace(JobsWatch, TransactionsWatch):
                 self._tell("InitFinished", k=driver)
 
     def _aborts(self, driver: int, name: str) -> None:
-        """EndTxn and InitProducerId are one action, with the first of them that has an effect."""
+        """EndTxn and InitProducerId are one action: the first of the two that has an effect."""
         if name in self._aborting:
             self._aborting.remove(name)
         elif (task := _task_of(name)) is not None:
@@ -233,7 +234,7 @@ class Trace(JobsWatch, TransactionsWatch):
             self._events.append([])
             self._opened[name] = len(self._events) - 1
             self._deciding.discard(name)
-        # A transaction without the ledger only marks what the sink has taken of its source.
+        # A transaction without the ledger only records the sink's source offsets.
         if request.group_id == f"{_PREFIX}-ledger" and name not in self._deciding:
             self._deciding.add(name)
             self._events[self._opened[name]].append({"a": "BeginDecision", "k": driver})
@@ -296,7 +297,7 @@ class Trace(JobsWatch, TransactionsWatch):
             self._tell("TimeOut", t=task[0], n=task[1])
 
     def finish(self) -> None:
-        """Let each driver that has ended crash, after the last of its requests that was handled."""
+        """Record a crash of each driver that has ended, after its last handled request."""
         if 0 in self.rows.values():
             self.unsuitable = self.unsuitable or "a batch has no tasks"
         for driver, at in self._ended.items():
@@ -313,13 +314,13 @@ def _name(request: Any) -> str:
 
 
 def _task_of(name: str) -> tuple[int, int] | None:
-    """Return the task and the turn of a transactional id; None: it is not a task's."""
+    """Return the task and the turn of a transactional id; None: the id belongs to no task."""
     found = re.fullmatch(rf"{_PREFIX}-(\d+)-(\d+)", name)
     return None if found is None else (int(found[1]) + 1, int(found[2]))
 
 
 def trace_of(seed: int) -> Trace | None:
-    """Run what `scenario_for_trace` makes of a seed, and return its trace; None: it has no exactly-once sink."""
+    """Run the scenario of `scenario_for_trace` for a seed, and return its trace; None: no exactly-once sink."""
     scenario = scenario_for_trace(seed)
     if scenario is None:
         return None

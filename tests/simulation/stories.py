@@ -1,7 +1,7 @@
-"""Stories that are kept: each is a world, what happens in it, and the defect that does harm there when it is put back.
+"""Keep stories: each is a world, its events, and the defect that does harm in this world when it is put back.
 
-A story does not change when the seeds do. `python -m tests.simulation mutations --seeds 300 --keep` looks for one where
-there is none.
+A story does not change when the seeds do. `python -m tests.simulation mutations --seeds 300 --keep` looks for stories
+that are missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_stories() -> dict[str, Scenario]:
 
 
 def write_stories(stories: Mapping[str, Scenario]) -> None:
-    """Keep these stories, and no others."""
+    """Write these stories, and remove all others."""
     _FILE.write_text("".join(f"{json.dumps(_line(*one))}\n" for one in sorted(stories.items())))
 
 

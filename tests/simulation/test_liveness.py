@@ -1,6 +1,6 @@
-"""How long a trigger and a stop take, and how long nothing is read, where one part of the cluster is slow.
+"""Bound the time of a trigger, of a stop and without reads, when one part of the cluster is slow.
 
-The bounds are those of `docs/design/simulator.md`. A trigger commits the batch before.
+The bounds are those of `docs/design/simulator.md`. A trigger commits the previous batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUIET = Scenario(
     share_of_long=0.0,
     on_lost="rejoin",
     static=False,
-    # Both stop once, and start again.
+    # Both queries stop once, and start again.
     faults=(
         Fault(30.0, "stop query", 0.0, 0.0),
         Fault(34.0, "start query", 0.0, 0.0),
@@ -45,7 +45,7 @@ _QUIET = Scenario(
 
 @dataclass(frozen=True)
 class Bounds:
-    """In virtual seconds, and the number of rebalances."""
+    """The bounds in virtual seconds, and the number of rebalances."""
 
     trigger: float
     stop: float

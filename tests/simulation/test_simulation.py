@@ -83,7 +83,7 @@ def test_a_seed_determines_everything() -> None:
 
 
 def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_on() -> None:
-    """It dies before a commit, starts again, and stands still in that commit until the group has removed it."""
+    """The query dies before a commit, starts again, and is suspended in that commit until the group has removed it."""
     scenario = Scenario(
         seed=1454,
         strategy="range",
@@ -96,7 +96,7 @@ def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_
         share_of_long=0.0,
         on_lost="rejoin",
         static=False,
-        # It explains what happens here.
+        # This fault explains the events here.
         faults=(Fault(1.0, "kill", 0.0, 0.0),),
     )
     run = Run(scenario)
@@ -120,7 +120,7 @@ def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_
 
 
 def _without_partition_0(world: World, settled: float) -> Callable[[Any], Any]:
-    """Lose a partition of each assignment, or of each answer of the brokers, until a point of time."""
+    """Remove a partition from each assignment, or from each answer of the brokers, until a point of time."""
 
     def make(right: Any) -> Any:
         def lose(given: Any) -> Any:
@@ -161,7 +161,7 @@ def test_a_partition_of_a_lost_assignment_is_read_again(strategy: str, others: i
         on_lost="rejoin",
         static=False,
         others=others,
-        # The other application leads once the query, which was there before, has died.
+        # The other application becomes leader when the query, which joined first, has died.
         faults=(Fault(21.0, "kill", 0.0, 0.0),) if others else (),
     )
     unwatched = Mutation("do not look", (unread, "decide"), lambda _: lambda found, look: found)

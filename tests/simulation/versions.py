@@ -1,8 +1,8 @@
 """Two versions of the package in one world: queries change to a later version and back while others keep theirs.
 
-A later version is this tree with a part of what it writes for other versions changed, in the processes that run it:
-`World.later` names them. `docs/design/simulator.md` has the rule of each format. A change that follows the rule does no
-harm (`FOLLOWS`); each that breaks it has to be found (`BREAKS`).
+A later version is this tree with a change in the data that it writes for other versions. The change is active in the
+processes of the later version, which `World.later` names. `docs/design/simulator.md` has the rule of each format. A
+change that follows the rule does no harm (`FOLLOWS`); each change that breaks the rule has to be found (`BREAKS`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.simulation.scenario import Fault, Scenario, scenario_of
 from tests.simulation.world import World
 
 Part = tuple[Any, str, Callable[[Any], Any]]
-"""An object, the name of its function that a later version has otherwise, and what makes that from the present one."""
+"""An object, the name of its function that a later version changes, and a function that makes the changed function."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a later version does otherwise."""
+    """A difference of a later version."""
 
     name: str
     parts: tuple[Part, ...]
@@ -52,9 +52,9 @@ class Change:
 
 
 def with_versions(scenario: Scenario) -> Scenario:
-    """Let the queries of a scenario change to the later version: all of them, and back, or each several times.
+    """Let the queries of a scenario change to the later version: all once and back, or each several times.
 
-    In a half of the scenarios nothing else happens, and each query is stopped for it: nothing may come twice then.
+    In half of the scenarios nothing else happens, and each query is stopped for the change: no record may come twice.
     """
     rng = random.Random(f"versions {scenario.seed}")
     changes, queries = rng.choice((1, 2, 5)), scenario.queries + scenario.batches
@@ -88,7 +88,7 @@ def _of_version(target: Any, name: str, make: Callable[[Any], Any]) -> Any:
 
 
 def _after(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Change what a function returns."""
+    """Change the result of a function."""
     return lambda right: lambda *args, **named: change(right(*args, **named))
 
 
@@ -98,7 +98,7 @@ def _before(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _as_constant(module: Any, name: str, value: object) -> Callable[[Any], Any]:
-    """Let a function find another constant of its module."""
+    """Give a function another value of a constant of its module."""
 
     def make(right: Any) -> Any:
         def call(*args: Any, **named: Any) -> Any:
@@ -118,7 +118,7 @@ def _also(text: str, *more: object) -> str:
 
 
 def _with_more(right: Any) -> Any:
-    """Let a side group's metadata have another field."""
+    """Add a field to a side group's metadata."""
 
     def commit(*args: Any, **named: Any) -> Any:
         entry = right(*args, **named)

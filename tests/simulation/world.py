@@ -1,12 +1,12 @@
-"""Virtual time, processes that move only when the scheduler lets them, and the edges by which our code meets them.
+"""Virtual time, processes that run only when the scheduler lets them, and replacements for the machine under our code.
 
 One thing happens at a time. An event is a callback at a point of virtual time; events of the same time run in the order
 in which they were made. A `Process` stands for a process of an operating system. Its coroutines run on a `ProcessLoop`,
 an asyncio loop whose clock is the world's. Code that blocks runs in a greenlet, which waits by giving the turn back to
-the scheduler. A process that is frozen keeps its events until it thaws; one that is killed loses them.
+the scheduler. A frozen process keeps its events until it thaws; a killed process loses its events.
 
-`World.installed` replaces what our code takes from the machine: the clock, the random numbers, the event loop's thread,
-blocking sockets, Spark's TaskContext, and the caches that a process has. Code on other threads keeps the real ones.
+`World.installed` replaces the parts of the machine that our code uses: the clock, random numbers, the event loop's
+thread, blocking sockets, Spark's TaskContext, and the caches of a process. Code on other threads keeps the real parts.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from kafka_source.source import batch
 
 _T = TypeVar("_T")
 
-# Any point of time will do; this is the wall clock at the begin of each world, in seconds since 1970.
+# The wall clock at the beginning of each world, in seconds since 1970. Any time will do.
 BEGIN = 1_700_000_000.0
-# More events than this without a step of the clock are a loop that never waits.
+# More events than this at one time of the clock come from a loop that never waits.
 _MAX_EVENTS_AT_ONCE = 50_000
 
 
 class Died(BaseException):
-    """Raised in a greenlet of a process that was killed, when it would wait, or when the world is taken down."""
+    """Raised in a greenlet of a killed process when it would wait, or when the world is taken down."""
 
 
 class Stuck(AssertionError):
-    """Code that runs without end in one moment of virtual time."""
+    """Code runs without end in one moment of virtual time."""
 
 
 class Link(Protocol):
-    """A connection as the process knows it that has opened it."""
+    """The side of a connection at the process that has opened it."""
 
     closed: bool
 
@@ -75,12 +75,12 @@ class Link(Protocol):
 
 
 class Network(Protocol):
-    """How processes reach brokers."""
+    """Connects processes to brokers."""
 
     async def connect(
         self, process: Process, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Connect a process to a broker, as `create_connection` of a loop does."""
+        """Connect a process to a broker, like `create_connection` of a loop."""
 
     def connect_blocking(self, process: Process, host: str, port: int) -> Socket:
         """Connect code that blocks to a broker."""
@@ -88,10 +88,10 @@ class Network(Protocol):
 
 @dataclass
 class Task:
-    """What Spark's TaskContext tells a task.
+    """The contents of Spark's TaskContext.
 
     Attributes:
-        awaited: Whether Spark waits for this attempt; not so after its job has ended.
+        awaited: Whether Spark waits for this attempt; false after its job has ended.
     """
 
     partition: int
@@ -110,11 +110,11 @@ class Task:
 
 
 class Call(Generic[_T]):
-    """Code that runs in another process, and what came of it; nothing ever does if that process dies.
+    """Code that runs in another process, and its result; without a result if that process dies.
 
     Attributes:
-        done: It has ended.
-        waiting: Who waits for its end, or for that of its process.
+        done: Whether it has ended.
+        waiting: The wait for its end, or for the end of its process.
     """
 
     def __init__(self, process: Process, work: Callable[[], _T]) -> None:
@@ -125,7 +125,7 @@ class Call(Generic[_T]):
         self._result: list[_T] = []
 
     def run(self) -> None:
-        """Run it, in the process."""
+        """Run the code in the process."""
         try:
             self._result.append(self._work())
         except Exception as error:
@@ -137,19 +137,19 @@ class Call(Generic[_T]):
         self.wake()
 
     def wake(self) -> None:
-        """Let who waits for it look at it."""
+        """Wake the code that waits for this call."""
         if self.waiting is not None:
             self.waiting.resume()
 
     def result(self) -> _T:
-        """Return what came of it when it is done, or raise its error."""
+        """Return the result of the call that is done, or raise its error."""
         if self._error is not None:
             raise self._error
         return self._result[0]
 
 
 class Event:
-    """Something that happens at a point of virtual time, unless it is cancelled; asyncio takes it for its handle."""
+    """A callback at a point of virtual time, unless it is cancelled; asyncio uses the event as its handle."""
 
     __slots__ = ("args", "call", "loop", "process")
 
@@ -172,12 +172,12 @@ class World:
 
     Attributes:
         now: The virtual time in seconds.
-        random: All that is random in the world comes from here.
-        story: What has happened, as (time, who, what).
-        broke: Whether something has happened that must not.
-        network: How processes reach brokers.
+        random: The source of all random choices in the world.
+        story: The past events, as (time, process or broker, text).
+        broke: Whether the story has an event that must not happen.
+        network: Connects processes to brokers.
         hub: The greenlet of the scheduler.
-        side_processes: What our code has started beside the processes of Spark.
+        side_processes: The processes that our code has started beside Spark's processes.
         later: The starts of queries, such as `query-0.2`, that run a later version of the package (`versions.py`).
     """
 
@@ -192,7 +192,7 @@ class World:
         self.steps = 0
         self.broke = False
         self.current: Process | None = None
-        # What happens at the present moment, in its order, and what happens later.
+        # The events of the current moment, in order, and the later events.
         self._soon: deque[Event] = deque()
         self._later: list[tuple[float, int, Event]] = []
         self._numbers = itertools.count()
@@ -208,13 +208,13 @@ class World:
     def after(
         self, seconds: float, call: Callable[..., object], process: Process | None = None, *args: object
     ) -> Event:
-        """Let something happen in so many seconds; for a process it is lost if that is killed before."""
+        """Call a function after this number of seconds; a process's call is lost if the process is killed before."""
         event = Event(call, args, process)
         self.add(seconds, event)
         return event
 
     def add(self, seconds: float, event: Event) -> None:
-        """Let an event happen in so many seconds."""
+        """Schedule an event after this number of seconds."""
         when = self.now + seconds
         if when > self.now:
             heapq.heappush(self._later, (when, next(self._numbers), event))
@@ -222,7 +222,7 @@ class World:
             self._soon.append(event)
 
     def add_now(self, event: Event) -> None:
-        """Let an event happen at this moment, after all others of this moment."""
+        """Schedule an event at this moment, after all other events of this moment."""
         self._soon.append(event)
 
     def tell(self, who: str, what: str) -> None:
@@ -231,12 +231,12 @@ class World:
         self.broke |= what.startswith(("BROKE", "UNHANDLED"))
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
-        """Let events happen until a point of time, or until `done`."""
+        """Run events until a point of time, or until `done`."""
         self.hub = greenlet.getcurrent()
         soon, later, running = self._soon, self._later, None
         try:
             while (soon or later) and not done():
-                # What was to happen at this moment before it began comes first.
+                # Events that were scheduled earlier for this moment come first.
                 if later and later[0][0] <= self.now:
                     event = heapq.heappop(later)[2]
                 elif soon:
@@ -281,12 +281,12 @@ class World:
     # ---- code that blocks
 
     def park(self) -> Any:
-        """Give the turn back to the scheduler until somebody resumes this greenlet; return what it is given."""
+        """Give the turn back to the scheduler until this greenlet is resumed; return the value of the resumption."""
         assert self.hub is not None
         return self.hub.switch()
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds of virtual time."""
+        """Wait for this number of seconds of virtual time."""
         process, me = self.current, greenlet.getcurrent()
         if process is None or me is self.hub:
             raise RuntimeError("only code of a process can sleep")
@@ -336,7 +336,7 @@ class World:
                 (exactly_once, "_checks", _Cache(self, exactly_once._Check)),
                 (model, "driver_pid", self._driver_pid),
                 (batch, "driver_pid", self._driver_pid),
-                # Reads of one driver do not meet in this world.
+                # In this world, reads of one driver do not know each other.
                 (batch, "exclusive", lambda _: contextlib.nullcontext()),
                 (Siblings, "find", lambda *_: None),
                 (keeper, "is_alive", self._is_alive),
@@ -384,7 +384,7 @@ class World:
         return pickle.loads(self.current.message)
 
     def process(self, name: str, driver: Process | None = None) -> Process:
-        """Start a process, of this driver of Spark's; None: it is a driver, or belongs to none."""
+        """Start a process that belongs to this driver; None: the process is a driver, or belongs to no driver."""
         process = Process(self, name, len(self._processes) + 1, driver)
         self._processes.append(process)
         return process
@@ -402,14 +402,14 @@ class Process:
     Attributes:
         pid: Its id, different from that of every other process of the world.
         driver: The process of Spark's driver to which it belongs.
-        message: What it was started with, pickled.
-        alive: It has not been killed, and has not ended.
-        frozen: It stands still (SIGSTOP, or a long pause of its virtual machine).
-        froze_at: When it last began to stand still.
-        backlog: Its events that came due while it stood still.
-        calls: What runs in it for other processes.
-        cached: What it has cached, such as its clients.
-        task: What Spark tells the task that runs in it; None: there is none.
+        message: The pickled arguments with which it was started.
+        alive: Whether it has neither been killed nor ended.
+        frozen: Whether it is suspended (SIGSTOP, or a long pause of its virtual machine).
+        froze_at: The time at which it was last suspended.
+        backlog: Its events that became due while it was suspended.
+        calls: The calls that run in it for other processes.
+        cached: The objects that it has cached, such as clients.
+        task: The context of the task that runs in it; None: no task.
     """
 
     def __init__(self, world: World, name: str, pid: int, driver: Process | None = None) -> None:
@@ -431,8 +431,8 @@ class Process:
         return self.name
 
     def start(self, work: Callable[[], object]) -> None:
-        """Run code that blocks, as the main thread of the process; it ends with it."""
-        # What starts it may be code that blocks too; the turn goes to the scheduler when it ends.
+        """Run code that blocks, as the main thread of the process; the process ends with this code."""
+        # The code that starts a process may block too; the turn goes to the scheduler when this code ends.
         running = greenlet.greenlet(work, self.world.hub)
         self._greenlets.append(running)
         self.world.after(0, running.switch, self)
@@ -445,7 +445,7 @@ class Process:
         return made
 
     def kill(self) -> None:
-        """End at once, as after SIGKILL: nothing more is sent, and the peers see the connections end."""
+        """End immediately, as after SIGKILL: no more bytes are sent, and the peers see the connections end."""
         if not self.alive:
             return
         self.alive = False
@@ -455,17 +455,17 @@ class Process:
             call.wake()
 
     def freeze(self, seconds: float | None) -> None:
-        """Stand still for so many seconds; None: until somebody thaws it."""
+        """Suspend the process for this number of seconds; None: until `thaw`."""
         self.frozen, self.froze_at = True, self.world.now
         if seconds is not None:
             self.world.after(seconds, self.thaw)
 
     def before(self, api_key: int, happens: Callable[[], object], *, skip: int = 0) -> None:
-        """Let something happen in the moment before the next request of this kind, after some, leaves the process."""
+        """Call a function immediately before a request of this kind leaves the process; skip some requests first."""
         self._before = api_key, skip, happens
 
     def leaves(self, api_key: int) -> bool:
-        """Return whether a request of this kind leaves the process now: it lives, and does not stand still."""
+        """Return whether a request of this kind leaves the process now: it is alive and not suspended."""
         if self._before is not None and self._before[0] == api_key and not self.frozen:
             _, left, happens = self._before
             self._before = (api_key, left - 1, happens) if left else None
@@ -474,14 +474,14 @@ class Process:
         return self.alive and not self.frozen
 
     def thaw(self) -> None:
-        """Go on after standing still."""
+        """Continue after a suspension."""
         self.frozen = False
         backlog, self.backlog = self.backlog, []
         for event in backlog:
             self.world.add_now(event)
 
     def take_down(self) -> None:
-        """Let what is left of the code of this process end, without an effect on anything."""
+        """End the remaining code of this process, without any effect."""
         self.alive = False
         for one in self._greenlets:
             if one and not one.dead:
@@ -562,7 +562,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
 
 class _Loops:
-    """What stands in the place of `EventLoop`: all loops of a process are one."""
+    """The replacement of `EventLoop`: all loops of a process are one loop."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -576,7 +576,7 @@ class _Loops:
 
 
 class SimulatedEventLoop:
-    """What `EventLoop` does, for a process of the world."""
+    """An `EventLoop` for a process of the world."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
@@ -611,7 +611,7 @@ class SimulatedEventLoop:
 
 
 class _Future(concurrent.futures.Future[_T]):
-    """What a coroutine will return, for code that blocks."""
+    """The future result of a coroutine, for code that blocks."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -628,7 +628,7 @@ class _Future(concurrent.futures.Future[_T]):
 
 
 class _Cache:
-    """A cache of each process: what stands in the place of a `ProcessCache`."""
+    """The replacement of a `ProcessCache`: a cache of each process."""
 
     def __init__(self, world: World, make: Callable[[Any], object]) -> None:
         self._world, self._make = world, make
@@ -642,7 +642,7 @@ class _Cache:
 
 
 def _native_engine(world: World) -> list[tuple[object, str, object]]:
-    """Return the edges of the native engine, if it is there: without it no seed with a sink can run."""
+    """Return the replacements for the native engine, if it is installed: without it no seed with a sink can run."""
     try:
         from kafka_source.fetch import native_reader
         from kafka_source.produce import native
@@ -678,7 +678,7 @@ class Transport(asyncio.Transport):
 
 
 class Waiting:
-    """One wait of the code that blocks and runs now: the first that comes resumes it, somebody else or the clock."""
+    """One wait of the current code that blocks: another event or the clock resumes it, whichever comes first."""
 
     def __init__(self, world: World, seconds: float | None) -> None:
         assert world.current is not None
@@ -706,8 +706,8 @@ class Socket(asyncio.Protocol):
     """The client's end of a connection for code that blocks: what `BlockingConnection` needs of a socket.
 
     Attributes:
-        link: The connection; its network sets it.
-        waiting: Who waits for bytes, or for the end of the connection.
+        link: The connection, which its network sets.
+        waiting: The wait for bytes, or for the end of the connection.
     """
 
     link: Link
@@ -771,7 +771,7 @@ class Socket(asyncio.Protocol):
 
     @staticmethod
     def wait_all(world: World, sockets: Iterable[Socket], seconds: float | None) -> None:
-        """Wait until one of the sockets is readable, for so many seconds at most."""
+        """Wait until one of the sockets is readable, at most for this number of seconds."""
         waiting = Waiting(world, seconds)
         for one in sockets:
             one.waiting = waiting
@@ -779,7 +779,7 @@ class Socket(asyncio.Protocol):
 
 
 class _Select:
-    """What stands in the place of the module `select`."""
+    """The replacement of the module `select`."""
 
     POLLIN = 1
 

@@ -1,7 +1,7 @@
-"""Simulated brokers: connections with delays and faults, topics with logs, and who coordinates what.
+"""Simulated brokers: connections with delays and faults, topics with logs, and the choice of coordinators.
 
-Requests and responses are bytes. Both sides read and write them with our own messages, whose bytes other tests compare
-with those of Kafka's clients.
+Requests and responses are bytes. Both sides read and write them with our own messages; other tests compare the bytes of
+these messages with those of Kafka's clients.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _NEWEST: dict[Any, int] = {
     DescribeTransactionsRequest: 0,
     ListTransactionsRequest: 2,
 }
-# The requests whose newest version has topic ids in the place of names.
+# The requests whose newest version has topic ids instead of names.
 _HAVE_IDS = (OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest)
 _BY_KEY = {cls.API_KEY: cls for cls in _NEWEST}
 _NAMES = {cls.API_KEY: cls.name.removesuffix("Request") for cls in _NEWEST}
@@ -97,30 +97,30 @@ class Message(Protocol):
     """A response."""
 
     def encode(self, writer: Writer, version: int) -> None:
-        """Write it in a version."""
+        """Encode the response in a version."""
 
 
 Reply = Callable[[Message], None]
 Range = tuple[str, int, int, int, int]
 """A topic's id, a partition, the epoch of its leader, the first offset, and the next offset after the last one.
 
-So records are equal only if their contents are: others have their offsets after an unclean election, or in a topic that
-was created again.
+So records are equal only if their contents are equal: after an unclean election, or in a topic that was created again,
+other records have the same offsets.
 """
 
-# The part of the requests that are handled although their connection has ended meanwhile.
+# The share of requests that are handled although their connection has ended.
 _HANDLED_LATE = 0.5
 
 
 @dataclass
 class Partition:
-    """A partition of a leader in an epoch: the log of what is read, up to its end, or the log of what is written.
+    """A partition of a leader in an epoch, with the log that queries read, up to its end, or the log that sinks write.
 
     Attributes:
-        began: Where the epochs of the log have begun.
-        lost_up_to: The highest end that the log had before it lost records; 0: it has lost none.
-        lost_from: The lowest offset from which it lost some.
-        followed: What queries have done that follows the last loss: their names, and what it was.
+        began: The offsets at which the epochs of the log have begun.
+        lost_up_to: The highest end that the log had before it lost records; 0: the log has lost no records.
+        lost_from: The lowest offset from which the log has lost records.
+        followed: The queries' reactions to the last loss: the query's name, and what it did.
     """
 
     leader: int
@@ -134,23 +134,23 @@ class Partition:
     read: ReadLog = field(default_factory=ReadLog)
 
     def elect(self, leader: int) -> None:
-        """Let another broker lead from now on."""
+        """Make another broker the leader."""
         self.leader = leader
         self.epoch += 1
         self.began[self.epoch] = self.end
 
     def end_of(self, epoch: int) -> int:
-        """Return where the records of an epoch and those before it end."""
+        """Return the offset at which the records of an epoch and of the epochs before end."""
         return min((start for later, start in self.began.items() if later > epoch), default=self.end)
 
     def of_epoch(self, epoch: int, start: int, end: int) -> tuple[int, int]:
-        """Return what the log has of an epoch's records between two offsets; if nothing, the second is not higher."""
+        """Return the bounds of an epoch's records between two offsets; without records the second is not higher."""
         return max(start, self.began.get(epoch, self.end)), min(end, self.end_of(epoch))
 
 
 @dataclass
 class Topic:
-    """A topic with its partitions, and when it was created."""
+    """A topic with its partitions, and the time of its creation."""
 
     id: uuid.UUID
     created_at: float
@@ -173,14 +173,14 @@ class Link:
         if self.closed or not self.process.alive:
             return
         if not self.process.leaves(int.from_bytes(data[4:6], "big")):
-            # The bytes are in the kernel's buffer no sooner than the process goes on, if it ever does.
+            # The bytes reach the kernel's buffer only when the process continues, if it ever does.
             self._world.after(0, self.client_writes, self.process, data)
             return
         self._last_in = max(self._last_in, self._world.now + self.broker.delay())
         self._world.after(self._last_in - self._world.now, self._arrive, None, data)
 
     def cut(self) -> None:
-        """End the connection from outside; what is on its way is lost in both directions."""
+        """End the connection from outside; bytes on their way are lost in both directions."""
         if not self.closed:
             self.end()
             lost = ConnectionResetError("the simulation cut it")
@@ -205,7 +205,7 @@ class Link:
         self._next()
 
     def handle_late(self, data: bytes) -> None:
-        """Let the broker handle, perhaps late, what was in its socket when the connection ended."""
+        """Let the broker handle, perhaps late, the bytes that were in its socket when the connection ended."""
         self._world.after(self._world.random.uniform(0, 3.0), lambda: self.broker.serve(data, self, late=True))
 
     def _next(self) -> None:
@@ -218,7 +218,7 @@ class Link:
         self.broker.serve(self._inbox.popleft(), self)
 
     def reply(self, data: bytes) -> None:
-        """Send the response to the request that is being worked on."""
+        """Send the response to the request that is handled now."""
         if self.broker.frozen:
             self.broker.waiting.append(lambda: self.reply(data))
             return
@@ -238,9 +238,9 @@ class Broker:
     """A broker.
 
     Attributes:
-        up: It runs.
-        frozen: It stands still: it takes connections, and answers nothing.
-        slow: Seconds that each message takes more than usual.
+        up: Whether it runs.
+        frozen: Whether it is suspended: it accepts connections, and answers nothing.
+        slow: The additional seconds that each message takes.
     """
 
     def __init__(self, cluster: Cluster, node: int) -> None:
@@ -251,11 +251,11 @@ class Broker:
         self.waiting: list[Callable[[], None]] = []
 
     def delay(self) -> float:
-        """Return the seconds that a message takes now."""
+        """Return the seconds that a message takes at present."""
         return self.cluster.world.random.uniform(0.0002, 0.003) + self.slow
 
     def thaw(self) -> None:
-        """Go on after standing still."""
+        """Continue after a suspension."""
         self.frozen = False
         waiting, self.waiting = self.waiting, []
         for work in waiting:
@@ -273,7 +273,7 @@ class Broker:
         request_type, cluster = _BY_KEY[key], self.cluster
         flexible = version >= request_type.flexible_from
         body = key, version, data[14 + max(0, client_length) :]
-        # Nobody changes a request, and most are sent again and again.
+        # Requests are not changed after their creation, and most are sent many times.
         request = cluster.decoded.get(body)
         if request is None:
             reader = Reader(body[2], flexible=flexible)
@@ -306,7 +306,7 @@ class Broker:
 
 
 class Network:
-    """How processes reach brokers."""
+    """Connects processes to brokers."""
 
     def __init__(self, world: World, cluster: Cluster) -> None:
         self._world, self._cluster = world, cluster
@@ -339,7 +339,7 @@ class Network:
 
 @dataclass(frozen=True)
 class _Losing:
-    """Which answers are lost until when; see `Cluster.lose_answers`."""
+    """The answers to lose, and the time until which they are lost; see `Cluster.lose_answers`."""
 
     until: float
     share: float
@@ -348,23 +348,23 @@ class _Losing:
 
 
 class Cluster:
-    """The brokers of a cluster, with the state that they replicate.
+    """The brokers of a cluster, with their replicated state.
 
     Attributes:
-        handlers: What answers each kind of request.
-        requests: How many requests of each kind have come.
+        handlers: The function that answers each kind of request.
+        requests: The number of requests of each kind.
         decoded: The requests so far, by API key, version and bytes.
-        names: The names of all topics, also of those that do not exist any more.
-        deleted_at: When topics were deleted, by their ids.
+        names: The names of all topics, including deleted topics.
+        deleted_at: The times at which topics were deleted, by their ids.
         handles_late: Whether the connection of the request that is handled now has ended.
-        client: Who has sent that request.
-        version: Its version.
+        client: The process that has sent this request.
+        version: The version of this request.
         transaction_version: The feature `transaction.version`: 2 for KIP-890's second protocol.
         read_committed: Whether readers get no records of aborted transactions.
-        fetches: What answers Fetch.
+        fetches: The handler of Fetch.
         retention: `offsets.retention.minutes`, in virtual seconds.
         names_only: Whether offsets are committed and fetched by the names of topics only, as before Kafka 4.1.
-        errors: How often each error code was answered, by the name of the API.
+        errors: The number of answers with each error code, by the name of the API.
     """
 
     def __init__(self, world: World, brokers: int) -> None:
@@ -420,7 +420,7 @@ class Cluster:
             topic.partitions.append(Partition(leader, read=ReadLog(self.read_committed)))
 
     def produce(self, name: str, number: int, count: int) -> None:
-        """Append so many offsets to a log that is read."""
+        """Append this number of offsets to a log that queries read."""
         topic = self.topics[name]
         one = topic.partitions[number]
         batches = written_at(topic.id, number, one.epoch, one.end, count, self.world.now)
@@ -438,9 +438,9 @@ class Cluster:
     def fetch(
         self, tp: tuple[str, int], start: int, end: int, topic_id: uuid.UUID | None = None, epoch: int = -1
     ) -> Iterator[Range]:
-        """Yield the records of a partition between two offsets; none of another topic than that of the id.
+        """Yield the records of a partition between two offsets, and no records of a topic with another id.
 
-        They end where the records of the epoch end with whose leader they were planned; -1: it is not known.
+        The records end with the records of the epoch in which they were planned; -1: the epoch is not known.
         """
         topic = self.topics[tp[0]]
         if topic_id in (None, topic.id):
@@ -452,12 +452,12 @@ class Cluster:
                     yield str(topic.id), tp[1], known, first, stop
 
     def log_of(self, topic_id: str, number: int) -> Partition | None:
-        """Return a partition of the topic with an id; None: it is not there any more."""
+        """Return a partition of the topic with an id; None: the partition no longer exists."""
         found = self.topics.get(self.names[uuid.UUID(topic_id)])
         return found.partitions[number] if found is not None and str(found.id) == topic_id else None
 
     def truncate(self, name: str, number: int, records: int) -> None:
-        """Let a broker lead that does not have the last records (an unclean election)."""
+        """Make a broker the leader that lacks the last records (an unclean election)."""
         partition = self.topics[name].partitions[number]
         partition.lost_up_to = max(partition.lost_up_to, partition.end)
         partition.end = max(0, partition.end - records)
@@ -471,7 +471,7 @@ class Cluster:
     # ---- coordinators
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Return the node of a coordinator; -1: none is available now."""
+        """Return the node of a coordinator; -1: no coordinator is available now."""
         place = self._coordinators.get((kind, key))
         if place is None:
             nodes = sorted(self.brokers)
@@ -486,7 +486,7 @@ class Cluster:
         return int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if self.world.now < loaded_at else 0
 
     def move_coordinator(self, kind: int, key: str) -> None:
-        """Let another broker coordinate it; that loads it from its log."""
+        """Make another broker the coordinator; the new coordinator loads the state from the log."""
         before = self._coordinators.get((kind, key))
         nodes = [node for node, one in self.brokers.items() if one.up and node != before]
         if not nodes:
@@ -498,7 +498,7 @@ class Cluster:
             moved(kind, key)
 
     def loads(self, broker: Broker, kind: int) -> bool:
-        """Return whether a broker loads something that it has taken over as a coordinator."""
+        """Return whether a broker is loading the state of a group or transactional id that it has taken over."""
         return any(
             self._coordinators[place] == broker.node and self.world.now < until
             for place, until in self._loading.items()
@@ -506,24 +506,24 @@ class Cluster:
         )
 
     def known_coordinators(self) -> list[tuple[int, str]]:
-        """Return what is coordinated, as (kind, key)."""
+        """Return the (kind, key) of everything that has a coordinator."""
         return sorted(self._coordinators)
 
     # ---- faults
 
     def lose_answers(self, seconds: float, share: float, *, moves: bool, only: int | None = None) -> None:
-        """Let connections end in place of a share of the answers, after the requests were handled, or before.
+        """Let connections end instead of a share of the answers, before or after the requests are handled.
 
         Args:
-            seconds: How long.
-            share: Which part of the answers.
-            moves: Whether the coordinator whose answer is lost moves to another broker in that moment.
+            seconds: The time in which answers are lost.
+            share: The share of the answers that are lost.
+            moves: Whether the coordinator whose answer is lost also moves to another broker.
             only: The key of the API whose answers are lost; None: all.
         """
         self._losing = _Losing(self.world.now + seconds, share, moves, only)
 
     def loses_request(self) -> bool:
-        """Return whether a request is lost that has just arrived."""
+        """Return whether a request that has just arrived is lost."""
         losing = self._losing
         return losing.only is None and self.world.now < losing.until and self.world.random.random() < losing.share / 3
 
@@ -545,10 +545,10 @@ class Cluster:
         return True
 
     def lose_once(self, api_key: int) -> None:
-        """Lose one request or answer at the moment in which it matters most.
+        """Lose one request or answer at the moment in which the loss matters most.
 
-        A SyncGroup is lost that brings the assignment; an InitProducerId or an OffsetCommit, which is handled later,
-        when the client has sent it again over another connection; the answer to a heartbeat that raises an epoch.
+        This is the SyncGroup with the assignment; the answer to a heartbeat that raises an epoch; or an InitProducerId
+        or OffsetCommit that is handled late, when the client has sent it again over another connection.
         """
         self._loses_once = api_key
 
@@ -567,7 +567,7 @@ class Cluster:
         return lost
 
     def stop_broker(self, node: int) -> None:
-        """Kill a broker. Another one leads and coordinates in its place after a while."""
+        """Kill a broker. After a while another broker becomes leader and coordinator instead."""
         broker = self.brokers[node]
         broker.up = False
         self.world.tell("cluster", f"broker {node} stops")

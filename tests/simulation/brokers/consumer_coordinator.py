@@ -1,7 +1,7 @@
 """The group coordinator of the consumer protocol, as KIP-848 describes it: Kafka's CurrentAssignmentBuilder.
 
-Each change of a group is in its log before it is answered, so a coordinator that takes the group over knows everything
-but the timers.
+Each change of a group is in its log before the request is answered, so a coordinator that takes the group over knows
+all but the timers.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Member:
     """A member.
 
     Attributes:
-        instance_id: What a static member keeps after a restart.
-        is_away: It is static, and has left to come back.
-        assigned: What it may have. With `revoking` it is what it may keep.
-        revoking: What it has to give up before it gets the group's epoch.
+        instance_id: The id that a static member keeps after a restart.
+        is_away: Whether it is static and has left temporarily.
+        assigned: The partitions that it may have; with `revoking`, those that it may keep.
+        revoking: The partitions that it has to give up before it gets the group's epoch.
     """
 
     member_id: str
@@ -113,7 +113,7 @@ class ConsumerCoordinators:
             if request.member_epoch == LEAVE:
                 self._remove(group, member)
             else:
-                # Its session goes on: who is not back until then is removed.
+                # Its session continues: a member that is not back before its end is removed.
                 member.is_away, member.revoking = True, frozenset()
             return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         owned = self._owned(request)
@@ -158,14 +158,14 @@ class ConsumerCoordinators:
     def _static_problem(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> int:
         holder = self._holder(group, request.instance_id)
         if request.member_epoch == 0:
-            # Also for the same member, whose first answer was lost.
+            # Also for the same member, if the first answer to it was lost.
             return int(E.UNRELEASED_INSTANCE_ID) if holder is not None and not holder.is_away else 0
         if holder is None:
             return int(E.UNKNOWN_MEMBER_ID)
         return 0 if holder.member_id == request.member_id else int(E.FENCED_INSTANCE_ID)
 
     def _new_member(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
-        """Add a member; a static one that comes back has what the one before had."""
+        """Add a member; a static member that returns has the partitions that it had before."""
         member, before = Member(request.member_id, request.instance_id), self._holder(group, request.instance_id)
         if before is not None:
             self._cancel(before)
@@ -215,7 +215,7 @@ class ConsumerCoordinators:
     # ---- members and targets
 
     def _bump(self, group: ConsumerGroup, *, changed: bool = False) -> None:
-        """Begin an epoch with a new target assignment if members, their topics or the topics' partitions changed."""
+        """Begin an epoch with a new target assignment if members, subscriptions or partition counts have changed."""
         names = {name for member in group.members.values() for name in member.topics}
         present = frozenset(
             (topic.id, number)
@@ -313,7 +313,7 @@ class ConsumerCoordinators:
 def _commit_problem(
     group: ConsumerGroup, request: OffsetCommitRequest | TxnOffsetCommitRequest, generation: int, transactional: bool
 ) -> int:
-    """Return the error of a commit in a group of the consumer protocol; 0: it is taken."""
+    """Return the error of a commit in a group of the consumer protocol; 0: no error."""
     if generation < 0 and not request.member_id and (transactional or not group.members):
         return 0
     member = group.members.get(request.member_id)
@@ -325,7 +325,7 @@ def _commit_problem(
 
 
 def _uniform(group: ConsumerGroup, present: frozenset[Place]) -> dict[str, frozenset[Place]]:
-    """Share all partitions evenly; a member keeps what it had as far as that is even."""
+    """Assign all partitions evenly; a member keeps its previous partitions as far as balance allows."""
     members = sorted(group.members)
     if not members:
         return {}

@@ -1,7 +1,7 @@
 """The group coordinator of the classic protocol, as KIP-62, 345, 394, 429, 447 and 814 describe it.
 
-What a group has in memory and what it has in its log differ, as in Kafka: members and assignments are written when the
-leader has sent an assignment. A coordinator that takes the group over knows what is in the log only.
+As in Kafka, a group's state in memory and its log differ: members and assignments are written when the leader has sent
+an assignment. A coordinator that takes the group over knows the log only.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Member:
 
     @property
     def name(self) -> str:
-        """What the story calls it."""
+        """The member's name in the story."""
         return self.instance_id or self.member_id
 
 
 @dataclass
 class Stored:
-    """What the log has of a group's members."""
+    """The state of a group's members in the log."""
 
     generation: int = 0
     protocol: str = ""
@@ -79,13 +79,13 @@ class Stored:
 
 @dataclass
 class Committed:
-    """A committed offset, and its place among what was written to the log of offsets.
+    """A committed offset, and its position in the log of offsets.
 
     Attributes:
-        at: When it was committed.
-        keep: For how many seconds its request wants it to be kept; infinite: as long as the group has members, and for
-            the brokers' time after that.
-        client: Which process has committed it: a marker makes it the group's when other requests are handled.
+        at: The time of the commit.
+        keep: The seconds for which its request wants the offset to be kept; infinite: while the group has members, and
+            then for the brokers' time.
+        client: The process that has committed it, which may not be the sender of the request that is handled now.
     """
 
     offset: int
@@ -97,7 +97,7 @@ class Committed:
     client: Process | None = None
 
     def is_of(self, topic_id: uuid.UUID) -> bool:
-        """Return whether it is about this topic: its note names it, or none."""
+        """Return whether the offset is of this topic: its note names the topic, or no topic."""
         return topic_id_of(OffsetNote.parse(self.metadata).topic) in (None, topic_id)
 
 
@@ -113,13 +113,13 @@ class Group:
         self._initial = False
         self._stored = Stored()
         self.offsets: dict[Key, Committed] = {}
-        # The offsets of open transactions, by producer id, and the newest epoch that a marker or commit has had.
+        # The offsets of open transactions, by producer id, and the newest epoch of a marker or commit.
         self.uncertain: dict[int, dict[Key, Committed]] = {}
         self.epochs: dict[int, int] = {}
         self._places = itertools.count()
-        # What decides about commits in a group of the consumer protocol: returns the error code.
+        # Checks commits in a group of the consumer protocol; returns the error code.
         self.refuses_commit: Callable[[Any, int, bool], int] | None = None
-        # When it has lost its last member; infinite: it has some.
+        # The time at which it has lost its last member; infinite: it has members.
         self.emptied_at = 0.0
 
     # ---- joining
@@ -172,7 +172,7 @@ class Group:
         old = next((one for one in self.members.values() if one.instance_id == instance_id), None)
         if old is None:
             return self._add_and_rebalance(member, reply)
-        # A static member that comes back: whoever has its place is fenced (KIP-345).
+        # A static member that returns fences the member in its place (KIP-345).
         for watch in self._watches:
             watch.replaced(instance_id)
         if old.join_reply is not None:
@@ -264,7 +264,7 @@ class Group:
             return
         joined = [member for member in self.members.values() if member.join_reply is not None]
         if not joined:
-            # Only static members that have not come back: their sessions decide.
+            # Only static members that have not returned: they are removed when their sessions end.
             self._set_timer(max(one.rebalance for one in self.members.values()))
             return
         if self.leader not in self.members or self.members[self.leader].join_reply is None:
@@ -414,7 +414,7 @@ class Group:
             member.timer.cancel()
         if member.join_reply is not None:
             member.join_reply(self._joined_error(E.UNKNOWN_MEMBER_ID, member.member_id))
-        # Kafka never answers the SyncGroup of a member that leaves meanwhile.
+        # Kafka never answers the SyncGroup of a member that leaves before the assignment.
         del self.members[member.member_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), "")
@@ -450,7 +450,7 @@ class Group:
         return problem
 
     def _commit_problem(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> int:
-        """Return why a commit is refused, whether it is part of a transaction or not."""
+        """Return the reason why a commit is refused; the commit may be part of a transaction."""
         generation = request.generation_id_or_member_epoch
         if generation < 0 and self.state == EMPTY:
             return 0
@@ -459,7 +459,7 @@ class Group:
         return self._member_problem(request.member_id, request.group_instance_id, generation)
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest) -> int:
-        """Note offsets of a transaction, which its coordinator has verified (KIP-890)."""
+        """Keep the offsets of a transaction that the transaction's coordinator has verified (KIP-890)."""
         if self.refuses_commit is not None:
             problem = self.refuses_commit(request, request.generation_id_or_member_epoch, True)
             if problem:
@@ -478,12 +478,12 @@ class Group:
         self.epochs[producer_id] = max(epoch, self.epochs.get(producer_id, -1))
         entries = self.uncertain.pop(producer_id, {})
         if commit:
-            # What was written later, without a transaction, stays.
+            # Offsets that were committed later, without a transaction, stay.
             known = self.offsets
             self._apply({tp: one for tp, one in entries.items() if tp not in known or known[tp].place < one.place})
 
     def commit_as_any(self, tp: Key, offset: int) -> None:
-        """Commit an offset as some member of this generation, which may be one that does not own the partition."""
+        """Commit an offset as a member of this generation, perhaps a member that does not own the partition."""
         topic = text_of_id(self._cluster.topics[tp[0]].id)
         note = OffsetNote(topic=topic, cluster=self._cluster.cluster_id)
         began = self._cluster.log(tp).began
@@ -508,7 +508,7 @@ class Group:
         }
 
     def forget_expired(self) -> None:
-        """Forget offsets as brokers do (KIP-211): those of a group without members, or when their request says so."""
+        """Expire offsets as brokers do (KIP-211): of a group without members, or after the time in their request."""
         now, retention = self._world.now, self._cluster.retention
         self.offsets = {
             tp: one
@@ -532,7 +532,7 @@ class Group:
         )
 
     def load(self) -> None:
-        """Know no more than the log, as a coordinator does that has taken the group over."""
+        """Reset the state to the log, as in a coordinator that has taken the group over."""
         for member in self.members.values():
             if member.timer is not None:
                 member.timer.cancel()
@@ -583,25 +583,25 @@ class Group:
 
 
 class Watch:
-    """What looks at the groups of a world; by default it sees nothing."""
+    """Observes the groups of a world; the default does nothing."""
 
     def begins(self, what: str) -> None:
-        """Hear of a generation of a group, or of an epoch."""
+        """Observe the beginning of a generation or an epoch of a group."""
 
     def assigned(self, assignments: dict[str, bytes]) -> None:
-        """Look at the assignments that a leader has sent, by member id."""
+        """Observe the assignments that a leader has sent, by member id."""
 
     def replaced(self, instance_id: str) -> None:
-        """A static member has joined again, as a new member."""
+        """Observe that a static member has joined again, as a new member."""
 
     def lost(self, member: str, why: str) -> None:
-        """Hear of a member that a group removes though it has not left."""
+        """Observe that a group removes a member that has not left."""
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
-        """Look at offsets that are about to be the group's."""
+        """Observe offsets that are about to become the group's."""
 
     def fetched(self, group: Group) -> None:
-        """Hear that a client is told of a group's offsets."""
+        """Observe that a client gets a group's offsets."""
 
 
 class GroupCoordinators:
@@ -631,7 +631,7 @@ class GroupCoordinators:
         return self.groups[name]
 
     def topic_deleted(self, name: str) -> None:
-        """Forget the offsets of a topic."""
+        """Delete the offsets of a topic."""
         for group in self.groups.values():
             for offsets in (group.offsets, *group.uncertain.values()):
                 for tp in [tp for tp in offsets if tp[0] == name]:
@@ -689,7 +689,7 @@ class GroupCoordinators:
         reply(OffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
 
     def _with_names(self, request: _Commit) -> tuple[_Commit, _Commit]:
-        """Return a commit with the names of its topics, which may have ids only, and what is for unknown ids."""
+        """Return a commit with the names of its topics, which may have ids only, and the answers for unknown ids."""
         names = {topic.id: name for name, topic in self._cluster.topics.items()}
         named = [type(t)(t.name or names.get(t.topic_id, ""), t.topic_id, t.partitions) for t in request.topics]
         same = {name: getattr(request, name) for name in request.FIELDS}
@@ -710,7 +710,7 @@ class GroupCoordinators:
         reply(self._fetched_by_id(broker, request) if request.groups else self._fetched(broker, request))
 
     def _fetched_by_id(self, broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Answer as versions from 8 on do: those with names, and the later ones with ids."""
+        """Answer as versions from 8 on do: with names, and in later versions with ids."""
         (wanted,) = request.groups
         names = {topic.id: name for name, topic in self._cluster.topics.items()}
         ids = {t.name or names.get(t.topic_id, str(t.topic_id)): t.topic_id for t in wanted.topics or ()}
@@ -751,7 +751,7 @@ class GroupCoordinators:
         uncertain = {key for entries in group.uncertain.values() for key in entries}
         if request.topics is None:
             asked: dict[str, list[int]] = {}
-            # As Kafka: of all offsets, a partition's first one is not seen before its transaction has ended.
+            # As in Kafka, a request for all offsets omits a partition's first offset until its transaction has ended.
             for topic, number in sorted(group.offsets):
                 asked.setdefault(topic, []).append(number)
         else:
@@ -781,7 +781,7 @@ class GroupCoordinators:
             code = self._refusal(broker, name, "DescribeGroups")
             group = self.groups.get(name)
             if group is not None and group.refuses_commit is not None:
-                # It is one of the consumer protocol, which this request does not know.
+                # The group has the consumer protocol, which this request does not know.
                 group = None
             stable = group is not None and group.state == STABLE
             groups.append(

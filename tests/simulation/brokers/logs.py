@@ -1,7 +1,6 @@
 """Logs of partitions with record batches: Produce as KIP-98 and KIP-890 describe it, by name and by topic id.
 
-Only what a sink of ours writes is kept as record batches. Of the topics that queries read, the number of records
-is enough.
+Only records of our sinks are kept as record batches. For topics that queries read, the number of records is enough.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 
 # Producer id, producer epoch, first sequence number and number of records, in the header of a record batch (magic 2).
 _IDENTITY, _IDENTITY_AT, _HEADER_BYTES = struct.Struct(">qhii"), 43, 61
-# The byte of the attributes that says whether the records are in a transaction.
+# The byte of the attributes with the flag of transactional records.
 _ATTRIBUTES_AT, _TRANSACTIONAL = 22, 0x10
-# Ids of producers without transactions begin here.
+# The producer ids of producers without transactions begin here.
 _FIRST_IDEMPOTENT = 1_000_000
 # The values are JSON lists, and nothing is compressed.
 _VALUE = re.compile(rb'\["[^\]]*\]')
-# As many batches of a producer a broker knows again.
+# The number of a producer's batches that a broker recognizes when they are repeated.
 _REMEMBERED = 5
 
 
@@ -43,8 +42,8 @@ class Appended:
     """A record batch in a log.
 
     Attributes:
-        state: What has become of its transaction; committed if it has none.
-        transactional_id: That of its producer; empty: it has none.
+        state: The state of its transaction; committed without a transaction.
+        transactional_id: The transactional id of its producer; empty: no transactional id.
     """
 
     producer_id: int
@@ -55,7 +54,7 @@ class Appended:
 
 @dataclass
 class _Producer:
-    """What a log knows of a producer."""
+    """The state of a producer in a log."""
 
     epoch: int
     next_sequence: int = 0
@@ -78,7 +77,7 @@ class Log:
 
         Args:
             data: The record batch.
-            name: The transactional id of the producer; empty: it has none.
+            name: The transactional id of the producer; empty: no transactional id.
             verify: Asks the coordinator whether the partition is in the transaction, by producer id and epoch; in the
                 second protocol it adds the partition.
         """
@@ -122,12 +121,12 @@ class Log:
 
 
 class Logs:
-    """What the leaders of partitions answer about their logs.
+    """The answers of partition leaders about their logs.
 
     Attributes:
         verify: Asks the coordinator of a transactional id whether a partition is in its transaction (KIP-890), or adds
-            it, as the version of the request says; by id, producer id, epoch, topic and partition; returns the error
-            code.
+            the partition, depending on the request's version. Arguments: id, producer id, epoch, topic, partition.
+            Returns the error code.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -140,7 +139,7 @@ class Logs:
         self._idempotent = 0
 
     def _init(self, broker: Broker, request: InitProducerIdRequest, reply: Reply) -> None:
-        """Answer a producer without transactions as any broker does; the others have coordinators."""
+        """Answer a producer without transactions, as any broker does; transactional producers have coordinators."""
         if request.transactional_id is not None:
             self._init_transactional(broker, request, reply)
             return

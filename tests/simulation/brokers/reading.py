@@ -1,7 +1,7 @@
-"""What queries read: the record batches of a topic's logs, and Fetch as leaders and followers answer it.
+"""Serve reads: the record batches of a topic's logs, and the answers of leaders and followers to Fetch.
 
-Where an offset has no record that a reader gets, and how batches are laid out, follows from the topic's id, the offset
-and the leader's epoch, so that it takes no random numbers of the world. kafka-python encodes the batches.
+The topic's id, the offset and the leader's epoch decide which offsets have no record for readers, and the layout of
+batches. So no random numbers of the world are used. kafka-python encodes the batches.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tests.support.record_messages import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from tests.simulation.brokers.cluster import Broker, Cluster, Partition, Reply
 
-# Where a batch of magic 2 has its attributes, the offset of its last record, and its checksum with what it is about.
+# Positions in a batch of magic 2: the attributes, the last record's offset, the checksum and the checked bytes.
 _LEADER_EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT, _LAST_AT = 12, 17, 21, 23
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _GZIP = 1
 # The first offset of the time; each offset has a millisecond of its own.
 _FIRST_MS = 1_700_000_000_000
 _ABORT, _COMMIT = b"\0\0\0\0", b"\0\0\0\1"
-# A follower has what is older than so many virtual seconds.
+# A follower has records that are older than this, in virtual seconds.
 _FOLLOWER_LAG = 0.4
-# What precedes the checked bytes of a record batch: base offset, length, leader epoch, magic and the checksum itself.
+# The fields before the checked bytes of a record batch: base offset, length, leader epoch, magic and the checksum.
 _BEFORE_CHECKED = 21
 
 Row = tuple[int, int, bytes | None, bytes | None]
@@ -40,7 +40,7 @@ Row = tuple[int, int, bytes | None, bytes | None]
 
 
 def row_of(topic_id: str, partition: int, epoch: int, offset: int, *, aborted: bool = False) -> Row:
-    """Return the record that a leader of this epoch has written: key or value name it, and it is no other's."""
+    """Return the record that a leader of this epoch has written; its key or value identify it uniquely."""
     name = json.dumps([topic_id, partition, epoch, offset, aborted]).encode()
     if offset % 11 == 3:
         return offset, _FIRST_MS + offset, name, None
@@ -48,7 +48,7 @@ def row_of(topic_id: str, partition: int, epoch: int, offset: int, *, aborted: b
 
 
 def name_of(row: Row) -> tuple[str, int, int, int, bool]:
-    """Return what a record names: topic id, partition, epoch, offset, and whether its transaction was aborted."""
+    """Return the identity of a record: topic id, partition, epoch, offset, and whether its transaction was aborted."""
     named: tuple[str, int, int, int, bool] = tuple(json.loads(row[2] or row[3] or b"null"))
     return named
 
@@ -59,10 +59,10 @@ class Batch:
 
     Attributes:
         offsets: The offsets of its records; compaction has removed the others.
-        producer_id: The producer of its transaction; -1: it has none.
-        aborted_from: The first offset of that transaction, if it was aborted; -1: it was not.
-        control: The key of its marker; empty: it is no control batch.
-        at: When it was written.
+        producer_id: The producer of its transaction; -1: no transaction.
+        aborted_from: The first offset of that transaction, if it was aborted; -1: not aborted.
+        control: The key of its marker; empty: no control batch.
+        at: The time at which it was written.
     """
 
     first: int
@@ -76,9 +76,9 @@ class Batch:
     data: bytes = b""
 
     def encoded(self, topic_id: str, partition: int) -> bytes:
-        """Return its bytes."""
+        """Return the bytes of the batch."""
         if not self.data:
-            # The broker does not compress: a producer has, if its records are many.
+            # The broker does not compress. A producer has compressed its records if there are many.
             codec = _GZIP if len(self.offsets) > 12 and self.first % 2 else 0
             builder = DefaultRecordBatchBuilder(2, codec, 0, self.producer_id, 0, 0, 1 << 20)
             for offset in self.offsets:
@@ -96,7 +96,7 @@ class Batch:
         return self.data
 
     def until(self, end: int) -> Batch:
-        """Return what is left of it in a log that ends at `end`."""
+        """Return the part of the batch in a log that ends at `end`."""
         if self.last < end:
             return self
         offsets = [one for one in self.offsets if one < end]
@@ -106,7 +106,7 @@ class Batch:
 
 
 def written_at(topic_id: UUID, partition: int, epoch: int, start: int, count: int, now: float) -> list[Batch]:
-    """Return the batches of so many offsets that are written now: plain, compacted, or of transactions."""
+    """Return batches for this number of offsets, written now: plain, compacted, or transactional."""
     kind = zlib.crc32(f"{topic_id.int} {partition} {epoch} {start}".encode()) % 10
     end, producer = start + count, 500 + kind
 
@@ -115,7 +115,7 @@ def written_at(topic_id: UUID, partition: int, epoch: int, start: int, count: in
 
     if kind == 5 and count > 1:
         middle = start + count // 2
-        # Of the first half compaction has kept the header of a producer's last batch, or nothing.
+        # Compaction has kept the header of a producer's last batch of the first half, or nothing.
         before = [Batch(start, middle - 1, epoch, (), now)] if start % 2 else []
         return [*before, Batch(middle, end - 1, epoch, [one for one in range(middle, end) if one % 3], now)]
     if kind in (6, 7):
@@ -125,7 +125,7 @@ def written_at(topic_id: UUID, partition: int, epoch: int, start: int, count: in
             return [marker]
         return [batch(start, end - 1, producer_id=producer, aborted_from=aborted), marker]
     if kind == 8 and count > 4:
-        # Another producer writes within an aborted transaction, and the same one in its next transaction.
+        # Another producer writes during an aborted transaction, and the same producer writes in its next transaction.
         third = count // 3
         a, b = start + third, start + 2 * third
         return [
@@ -144,7 +144,7 @@ class ReadLog:
     """The record batches of a partition that is read.
 
     Attributes:
-        start: The log start offset: what is before it was removed by retention.
+        start: The log start offset; retention has removed the records before it.
         gaps: The offsets at which a reader gets no record.
     """
 
@@ -154,7 +154,7 @@ class ReadLog:
     start: int = 0
 
     def append(self, batches: Sequence[Batch], start: int, end: int) -> None:
-        """Append the batches of the offsets from `start` to before `end`."""
+        """Append the batches of the offsets from `start` to `end` (exclusive)."""
         self.batches += batches
         read = {
             offset
@@ -165,43 +165,43 @@ class ReadLog:
         self.gaps.update(set(range(start, end)) - read)
 
     def truncate(self, end: int) -> None:
-        """Forget what is at `end` and after it."""
+        """Remove the records from `end` on."""
         # The log of a broker without these records may end before what retention has removed elsewhere.
         self.start = min(self.start, end)
         kept = [one.until(end) for one in self.batches if one.first < end]
         left = kept[-1].last + 1 if kept else self.start
         if left < end:
-            # No log ends with a gap: compaction leaves its newest segment alone.
+            # No log ends with a gap, because compaction leaves the newest segment alone.
             cut = self.batches[len(kept)]
             kept.append(Batch(left, end - 1, cut.epoch, (), cut.at))
         self.batches = kept
         self.gaps = {one for one in self.gaps if one < end}
 
     def skip(self, offset: int) -> int:
-        """Return the first offset from here on at which a reader may get a record."""
+        """Return the first offset, from this offset on, at which a reader may get a record."""
         offset = max(offset, self.start)
         while offset in self.gaps:
             offset += 1
         return offset
 
     def first_at(self, at: float) -> int:
-        """Return the offset of the first record that was written at a point of time or later; -1: there is none."""
+        """Return the offset of the first record that was written at this time or later; -1: no such record."""
         later = (offset for one in self.batches if one.at >= at for offset in one.offsets if offset >= self.start)
         return next(later, -1)
 
     def from_offset(self, offset: int) -> Iterator[Batch]:
-        """Yield the batches from the one with an offset on, or the next one."""
+        """Yield the batches from the batch with an offset on, or from the next batch."""
         return (one for one in self.batches if one.last >= offset)
 
 
 class Fetches:
-    """What brokers answer to Fetch.
+    """The brokers' answers to Fetch.
 
     Attributes:
-        version: The newest version that they know: 11 as before Kafka 3.1, or 13, with topic ids.
-        throttled: The share of the answers that come without records, and with a pause.
+        version: The newest version that the brokers know: 11 as before Kafka 3.1, or 13, with topic ids.
+        throttled: The share of answers without records, with a throttle time.
         far: Whether the leader refers readers with a rack to a follower (KIP-392).
-        damages: What happens to the next answers with records: they are cut off, or a byte of them is another.
+        damages: The damage to the next answers with records: the answer is cut off, or a byte is changed.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -220,7 +220,7 @@ class Fetches:
         if size or request.max_wait_ms == 0:
             reply(answer)
         else:
-            # What comes meanwhile is found by the next request, as by one that has just missed it.
+            # Records that are written during the wait are found by the next request.
             world.after(request.max_wait_ms / 1000, lambda: reply(self._answer(broker, request, version)[0]))
 
     def _answer(self, broker: Broker, request: FetchRequest, version: int) -> tuple[FetchResponse, int]:
@@ -287,7 +287,7 @@ class Fetches:
         )
 
     def _end_at(self, broker: Broker, found: Partition) -> int:
-        """Return where the log of a broker ends: a follower does not have the newest batches."""
+        """Return the end of a broker's log; a follower does not have the newest batches."""
         if found.leader == broker.node:
             return found.end
         return max(
@@ -325,7 +325,7 @@ class Fetches:
             damage = self.damages.pop()
             at = len(data) // 2
             if damage == "corrupt":
-                # No client notices another base offset: the checksum is of what follows it.
+                # No client notices a changed base offset, because the checksum is of the bytes after it.
                 covered = max(one for one in begins if one <= at) + _BEFORE_CHECKED
                 if covered < len(data):
                     data[max(at, covered)] ^= 0x55

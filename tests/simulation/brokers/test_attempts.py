@@ -1,4 +1,4 @@
-"""Attempts of an exactly-once sink's tasks at the same time, with simulated coordinators: whose id is whose."""
+"""Simultaneous attempts of an exactly-once sink's tasks, with simulated coordinators: no attempt takes another's id."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TURNS = st.integers(0, EPOCHS - 1)
 
 @given(TURNS, st.lists(st.integers(0, IDS_OF_TASK - 1), min_size=2, max_size=2, unique=True))
 def test_of_the_turns_that_follow_each_other_no_two_have_one_id(first: int, later: Sequence[int]) -> None:
-    """A producer id has 32,767 epochs; the next one begins with 0."""
+    """A producer id has 32,767 epochs; the next producer id begins with epoch 0."""
     task = SinkTask("orders", "q", 0, 3)
     one, other = (task.transactional_id((first + turn) % EPOCHS) for turn in later)
     assert one != other
@@ -45,8 +45,8 @@ def test_tasks_share_no_id(tasks: Sequence[int], turn: int, other: int) -> None:
     assert not has_prefix(a.turns, "orders")
 
 
-# For each attempt: its task, when it begins, before which InitProducerId it stands still, and for how long. An attempt
-# whose request is lost takes a turn more, and with the eighth turn the first id comes again.
+# For each attempt: its task, its beginning, the InitProducerId before which it is suspended, and for how long. An
+# attempt whose request is lost takes another turn, and the eighth turn has the first id again.
 ATTEMPTS = st.lists(
     st.tuples(st.integers(0, 1), st.floats(0, 0.5), st.integers(0, 1), st.floats(0, 2)),
     min_size=2,
@@ -58,7 +58,7 @@ ATTEMPTS = st.lists(
 def test_attempts_that_are_alive_together_leave_each_others_transactions_alone(
     attempts: Sequence[tuple[int, float, int, float]], version: int, lost: float | None, seed: int
 ) -> None:
-    """Perhaps an InitProducerId is given up, and handled later than what is sent in its place."""
+    """An InitProducerId may be given up, and handled after the request that is sent instead."""
     world = World(seed)
     cluster = Cluster(world, 3)
     cluster.transaction_version = version

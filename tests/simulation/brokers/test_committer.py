@@ -1,4 +1,4 @@
-"""The source's commits in both protocols of KIP-890, with simulated coordinators that count what they are asked."""
+"""The source's commits in both protocols of KIP-890, with simulated coordinators that count the requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Brokers:
     """Simulated brokers with a group of one member.
 
     Attributes:
-        versions: The name and version of each request that the coordinators got about transactions.
+        versions: The name and version of each request about transactions that the coordinators got.
     """
 
     def __init__(self, transaction_version: int, *, max_epoch: int = 32_767, brokers: int = 1) -> None:
@@ -80,7 +80,7 @@ class Brokers:
         committer.commit_as([(MEMBER, {TP: CommitOffset(offset, metadata=note, topic_id=text_of_id(known))})])
 
     def settle(self) -> None:
-        """Let markers be written, and what is done in the background."""
+        """Wait until markers are written and work in the background is done."""
         self.world.sleep(1.0)
 
     def committed(self) -> int:
@@ -106,7 +106,7 @@ class Brokers:
         assert self.transactions.open() == []
 
     def forget_connections(self) -> None:
-        """Cut all connections: clients learn the features anew."""
+        """Cut all connections, so that clients request the features again."""
         for broker in self.cluster.brokers.values():
             for link in list(broker.links):
                 link.cut()
@@ -130,7 +130,7 @@ def test_a_commit_is_two_requests_in_the_second_protocol_and_four_in_the_first()
         names = ("AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
         asked[version] = [initialised, *(brokers.cluster.requests[name] for name in names)]
         assert {("TxnOffsetCommit", 6), ("EndTxn", 5)} <= set(brokers.versions) or version == 1
-    # In the first protocol the next epoch is taken in the background, again while markers are written.
+    # In the first protocol the next epoch is requested in the background, and again while markers are written.
     assert asked == {1: [6, 5, 5, 5], 2: [1, 0, 5, 5]}
 
 
@@ -208,7 +208,7 @@ def test_the_protocol_is_chosen_for_each_commit() -> None:
 
 
 def test_no_request_of_the_second_protocol_is_sent_in_an_earlier_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker that has got EndTxn 5 is replaced by an older one before it is answered."""
+    """The broker that has got EndTxn 5 is replaced by an older broker before it answers."""
     brokers = Brokers(2)
     end = brokers.cluster.handlers[EndTxnRequest]
 
@@ -316,7 +316,7 @@ def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the
         brokers.ask(brokers.committer(fetch_entries), 1, note="stream")
         brokers.settle()
         assert brokers.committed() == 3
-        # The stream was rewound: this is no attempt of before.
+        # The stream was rewound, so this is not a repeated attempt.
         brokers.commit(brokers.committer(fetch_entries), 1, note="stream kafkagroup:rewound:r")
         brokers.commit(brokers.committer(fetch_entries), 2, note="stream kafkagroup:rewound:r")
         brokers.settle()

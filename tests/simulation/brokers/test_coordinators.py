@@ -1,8 +1,8 @@
 """The simulated coordinators are Kafka's: a real broker gives the same answers to the same requests.
 
 A sequence is a list of requests of up to three members of one group and of one transactional id, with wrong generations
-and identities among them. It is sent to both, one request after another. The answers are compared up to the names of
-member ids and the numbers of producer ids.
+and identities among them. The requests are sent to the simulated and to a real broker, one after another. The answers
+are compared, except for member ids and producer ids.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from tests.support.records import Topic  # noqa: E402
 
 _R = TypeVar("_R")
 
-# Sequences that run side by side, and the requests of each.
+# The number of sequences that run side by side, and of requests in each.
 SEQUENCES, STEPS = 200, 24
 TOPIC, PARTITIONS = "compared", 2
-# Seconds for which an answer is waited for; a request that a coordinator holds back has none then. What differs is run
-# again, because the machine may have been busy: few sequences first keep it less busy, and then have more seconds.
+# Seconds to wait for an answer; a request that a coordinator holds back has no answer then. Sequences that differ run
+# again, because the machine may have been busy: first with fewer sequences, then with more seconds too.
 _SETTLE = (0.25, 0.25, 1.0, 2.0)
 _SECONDS = 60.0
 
@@ -82,7 +82,7 @@ class Actor:
 
 @dataclass
 class Sequence:
-    """One sequence against one cluster, and what was answered."""
+    """One sequence against one cluster, and the answers."""
 
     client: KafkaClient
     group: str
@@ -96,7 +96,7 @@ class Sequence:
     waiting: dict[asyncio.Task[Any], str] = field(default_factory=dict)
 
     async def run(self) -> list[str]:
-        """Send all requests; return the answers, those of one step in one line."""
+        """Send all requests; return the answers, with the answers of one step in one line."""
         rng = random.Random(f"sequence {self.seed}")
         actors = [Actor("A", None), Actor("B", f"{self.group}-b" if rng.random() < 0.5 else None), Actor("C", None)]
         described = await self.client.metadata((self.topic,), Deadline(_SECONDS))
@@ -119,7 +119,7 @@ class Sequence:
             elif kind < 0.57:
                 waiting = sum(one.parked is not None and not one.parked.done() for one in actors)
                 if not actor.leads or (len(actor.others) < 3 and not waiting):
-                    # Which of several members leads next depends on Java's hashes of their ids.
+                    # The choice of the next leader among several members depends on Java's hashes of their ids.
                     await self._leave(shared, actor, what)
             elif kind < 0.7:
                 await self._send(shared, self._commit(actor, rng), f"{what} commit {actor.name}", max_version=9)
@@ -223,7 +223,7 @@ class Sequence:
         )
 
     def _fetch_request(self, *, of_all: bool = False) -> OffsetFetchRequest:
-        """Ask for the offsets of the topic's partitions, or of all partitions that have one."""
+        """Request the offsets of the topic's partitions, or of all partitions that have an offset."""
         of_topic = OffsetFetchRequest.OffsetFetchRequestTopic(self.topic, list(range(PARTITIONS)))
         return OffsetFetchRequest(group_id=self.group, topics=None if of_all else [of_topic], require_stable=True)
 
@@ -261,7 +261,7 @@ class Sequence:
             for _ in range(100):
                 if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                     break
-                # The abort of the transaction before is under way.
+                # The abort of the previous transaction is under way.
                 await asyncio.sleep(0.05)
                 answer = await transactions.send(request, _SECONDS, 4)
             if not answer.error_code:
@@ -323,7 +323,7 @@ class Sequence:
         encoder = kernel().BatchEncoder()
         encoder.identify(producer_id, epoch, transactional=True)
         encoder.append(0, 1, pa.record_batch({"value": pa.array([b"row"], pa.binary())}), time.time_ns() // 1_000_000)
-        # Its sequence number is 0: it is the first one of its epoch, or a repeated one.
+        # Its sequence number is 0: the batch is the first of its epoch, or is repeated.
         ((_, _, _, batch),) = encoder.take(all=True)
         partition = ProduceRequest.TopicProduceData.PartitionProduceData(rng.randrange(PARTITIONS), bytes(batch))
         return ProduceRequest(
@@ -371,7 +371,7 @@ class Sequence:
         return task
 
     async def _settle(self, number: int) -> None:
-        """Note the answers to requests that were held back until now."""
+        """Record the answers to requests that were held back until now."""
         await asyncio.sleep(self.settle)
         done = {what: task for task, what in self.waiting.items() if task.done()}
         self.waiting = {task: what for task, what in self.waiting.items() if not task.done()}
@@ -409,7 +409,7 @@ class Sequence:
         return f"{answer.error_code}"
 
     def _state(self, one: Any) -> str:
-        """Return a transaction as it is shown; how long its markers take is not compared."""
+        """Return a transaction's description; the time that its markers take is not compared."""
         state = one.transaction_state.replace("Prepare", "Complete")
         topics = [topic for topic in one.topics if topic.topic == self.topic and state == "Ongoing"]
         partitions = [number for topic in topics for number in topic.partitions]
@@ -469,7 +469,7 @@ def test_real_coordinators_answer_as_the_simulated_ones(
 
 
 def _first_difference(seed: int, ours: list[str], theirs: list[str]) -> str:
-    """Return what was the same in a sequence, and the first answer that was not."""
+    """Return the equal answers of a sequence, and the first answer that differs."""
     same = next(n for n, (a, b) in enumerate(zip_longest(ours, theirs)) if a != b)
     ended = ["nothing"]
     return "\n".join(

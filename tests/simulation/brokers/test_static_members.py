@@ -1,4 +1,4 @@
-"""A static member whose coordinator moves in its join, with simulated coordinators."""
+"""A static member whose coordinator moves during its join, with simulated coordinators."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ GROUP_ID, INSTANCE_ID, SESSION = "billing", "app-0", 10.0
 
 
 class Rejoin:
-    """A static member of before, "old", is in a group's log; its process starts again, and loses its coordinator.
+    """A static member, "old", is in a group's log; its process starts again, and its coordinator moves.
 
     Args:
         moves: The seconds of virtual time after the first move at which the coordinator moves again.
-        dies: Whether each coordinator dies, and the next one answers at once; else its connections stay open.
-        old_lives: Whether the process of before goes on and sends heartbeats.
+        dies: Whether each coordinator dies, and the next coordinator answers at once; else its connections stay open.
+        old_lives: Whether the previous process continues and sends heartbeats.
     """
 
     def __init__(self, *moves: float, dies: bool = False, old_lives: bool = False) -> None:

@@ -1,11 +1,11 @@
 """The transaction coordinator as KIP-98, 360 and 890 describe it, with both protocols of KIP-890.
 
-The version of a request says of which protocol it is, whatever the feature `transaction.version` is: TxnOffsetCommit
-from version 5 on adds its group to the transaction, Produce from version 12 on its partitions, and EndTxn 5 raises the
+The version of a request decides its protocol, whatever the feature `transaction.version` is. TxnOffsetCommit from
+version 5 on adds its group to the transaction, and Produce from version 12 on adds its partitions. EndTxn 5 raises the
 epoch, or changes the producer id when its epochs are used up.
 
-EndTxn is answered when the decision is in the log. The markers reach the groups and partitions later, so an offset
-stays uncertain, and a record invisible, for a while after the answer.
+EndTxn is answered when the decision is in the log. The markers reach the groups and partitions later, so for a while
+after the answer an offset stays uncertain, and a record stays invisible.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
 # The first versions of TxnOffsetCommit, Produce and EndTxn that are of the second protocol.
 _ADDS_ITSELF, _ADDS_PARTITIONS, _RAISES_EPOCH = 5, 12, 5
-# How long a coordinator takes to write to its log what a broker has it add; meanwhile it adds nothing else.
+# The time that a coordinator takes to write an addition by a broker to its log; until then it adds nothing else.
 _ADDING_SECONDS = 0.002
-# How long the replicas of its log take at most; a transaction with a shorter timeout does not wait for them.
+# The longest time that the replicas of its log take; a transaction with a shorter timeout does not wait for them.
 _REPLICATION_MS = 100
-# What a partition's leader does not pass on.
+# The errors that a partition's leader does not pass on.
 _AWAY = (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS)
 
 
@@ -58,13 +58,13 @@ class Transaction:
     """A transactional id.
 
     Attributes:
-        last_epoch: The epoch before the present one; in memory only.
-        last_id: The producer id before the present one, if the last change of the state has changed it.
-        next_id: The producer id that replaces the present one when the markers are written; -1: none does.
-        groups: The groups in the transaction, whose markers are not written yet.
-        partitions: The partitions likewise.
-        started: When it began.
-        added: When a broker last had something added to it.
+        last_epoch: The previous epoch; in memory only.
+        last_id: The previous producer id, if the last change of the state has changed it.
+        next_id: The producer id that replaces the current producer id when the markers are written; -1: no replacement.
+        groups: The groups in the transaction whose markers are not written yet.
+        partitions: The partitions in the transaction whose markers are not written yet.
+        started: The time at which it began.
+        added: The time at which a broker last added a group or partition.
         begun_late: Whether it began with a request whose connection had ended.
     """
 
@@ -84,24 +84,25 @@ class Transaction:
 
 
 class TransactionsWatch:
-    """What looks at transactions; by default it sees nothing."""
+    """Observes transactions; the default does nothing."""
 
     def marked(self, name: str, *, commit: bool) -> None:
-        """Hear that all markers of a transaction are written."""
+        """Observe that all markers of a transaction are written."""
 
     def expired(self, name: str) -> None:
-        """Hear that a transaction was open for too long."""
+        """Observe that a transaction was open for too long."""
 
 
 class TransactionCoordinators:
     """The coordinators of all transactional ids of a cluster.
 
     Attributes:
-        timed_out: The transactional ids of which a transaction was open for too long.
-        seen: What a process that runs no task has last seen of each transactional id: producer id, epoch and state.
-        slow_markers: Whether some markers are written late, and not at once.
-        watch: Looks at what they do without a request.
-        max_epoch: The highest epoch of a producer id; it is for fences, and no client gets it.
+        timed_out: The transactional ids with a transaction that was open for too long.
+        seen: The state of each transactional id that a process without a task has last seen: producer id, epoch and
+            state.
+        slow_markers: Whether some markers are written late.
+        watch: Observes what the coordinators do without a request.
+        max_epoch: The highest epoch of a producer id; only fences use it, no client gets it.
     """
 
     def __init__(self, cluster: Cluster, groups: GroupCoordinators) -> None:
@@ -127,7 +128,7 @@ class TransactionCoordinators:
         Logs(cluster).verify = self._verify_partition
 
     def open(self) -> list[str]:
-        """Return the ids whose transaction is not over."""
+        """Return the ids whose transaction has not ended."""
         over = (EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT)
         return sorted(name for name, one in self.transactions.items() if one.state not in over)
 
@@ -172,7 +173,7 @@ class TransactionCoordinators:
         if request.producer_id not in (-1, one.producer_id) and not is_last_of_before:
             return int(E.PRODUCER_FENCED)
         if one.state == ONGOING:
-            # Fence the owner, whoever asks, and abort its transaction; the next try is answered.
+            # Fence the owner, whichever process asks, and abort its transaction; the next attempt is answered.
             one.last_epoch, one.epoch = one.epoch, one.epoch + 1
             self._decide(one, commit=False)
             return int(E.CONCURRENT_TRANSACTIONS)
@@ -210,7 +211,7 @@ class TransactionCoordinators:
         return 0 if one.state == ONGOING and request.group_id in one.groups else int(E.INVALID_TXN_STATE)
 
     def _added(self, one: Transaction | None, request: AddOffsetsToTxnRequest | TxnOffsetCommitRequest) -> int:
-        """Let a transaction begin for the broker of a group or partition in it, which asks the coordinator."""
+        """Begin a transaction at the request of the broker of a group or partition in it."""
         node = self._cluster.coordinator(TRANSACTION, request.transactional_id)
         if node < 0:
             return int(E.COORDINATOR_NOT_AVAILABLE)
@@ -258,7 +259,7 @@ class TransactionCoordinators:
     def _begun(
         self, broker: Broker, name: str, api: str, request: AddOffsetsToTxnRequest
     ) -> tuple[Transaction | None, int]:
-        """Let a transaction begin, unless it is open; return it, and the error code if that is refused."""
+        """Begin a transaction unless it is open; return the transaction, and the error code if it is refused."""
         one = self.transactions.get(name)
         code = self._refusal(broker, name, api, self._problem(one, request))
         if code or one is None:
@@ -296,7 +297,7 @@ class TransactionCoordinators:
             reply(EndTxnResponse(producer_id=given[0], producer_epoch=given[1]))
 
     def _ended_and_raised(self, one: Transaction, request: EndTxnRequest) -> int:
-        """End a transaction in the second protocol, where a repeated request has the epoch before the present one."""
+        """End a transaction in the second protocol, in which a repeated request has the previous epoch."""
         epoch, commit = request.producer_epoch, request.committed
         in_order = epoch == one.epoch
         after_change = one.last_id == request.producer_id and one.epoch == 0 and epoch == self.max_epoch - 1
@@ -312,7 +313,7 @@ class TransactionCoordinators:
         if not is_valid:
             return int(E.PRODUCER_FENCED)
         if one.state == ONGOING or (in_order and not commit and one.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)):
-            # A transaction that nothing was added to can be aborted too.
+            # A transaction without groups and partitions can be aborted too.
             if self._is_exhausted(one.epoch):
                 one.next_id = next(self._producer_ids)
             if one.state != ONGOING:
@@ -348,7 +349,7 @@ class TransactionCoordinators:
         self._world.after(self._world.random.uniform(0.001, longest), lambda: self._mark(one, commit=commit))
 
     def _mark(self, one: Transaction, *, commit: bool) -> None:
-        """Write the markers to the logs of groups and partitions; one whose broker is away is tried again."""
+        """Write the markers to the logs of groups and partitions; try again if a broker is away."""
         for name in sorted(one.groups):
             if self._cluster.coordinator(GROUP, name) >= 0:
                 self._groups.group(name).mark(one.producer_id, one.epoch, commit=commit)

@@ -1,1 +1,1 @@
-"""What uses our code in the simulated world, as Spark does, and the applications of other clients."""
+"""The users of our code in the simulated world, in Spark's place, and the applications of other clients."""

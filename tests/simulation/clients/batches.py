@@ -1,7 +1,7 @@
 """Spark applications that read a group as a batch with `commit=task`, again and again.
 
 Each batch is planned in a process of its own, which starts the keeper of the batch's slots and ends. The tasks commit
-what they have read, before Spark has written the output of the batch: if it fails then, its records are not read again.
+their records before Spark has written the output of the batch: if the batch then fails, its records are not read again.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _PAUSE_SECONDS = 4.0
 
 
 class BatchApplication(Query):
-    """One of them; its driver is restarted when it has died, and goes on with the next batch.
+    """A batch application; when its driver has died, a new driver continues with the next batch.
 
     Attributes:
-        planned: How many batches it has planned.
+        planned: The number of batches that it has planned.
     """
 
     planned = 0
     _planner: Process | None = None
 
     def processes(self) -> list[Process]:
-        """Return its processes that live: driver, planner, workers, and the keepers of slots."""
+        """Return its live processes: driver, planner, workers, and the keepers of slots."""
         workers = [] if self.jobs is None else self.jobs.workers
         known = (self.process, self._planner, *workers, *self.keepers())
         return [one for one in known if one is not None and one.alive]
 
     def keepers(self) -> list[Process]:
-        """Return the keepers that live, of all of its drivers."""
+        """Return the live keepers of all of its drivers."""
         return [one for one in self.world.side_processes if one.alive and one.driver.name.startswith(f"{self.name}.")]
 
     # ---- in the driver
@@ -71,7 +71,7 @@ class BatchApplication(Query):
             tasks = [one for one in inputs if isinstance(one, ReadTask)]
             output.in_flight[name] = ranges = tuple(output.readable(tasks))
             output.plan(ranges)
-            # Tasks wait for executors, and others want the partitions meanwhile.
+            # While tasks wait for executors, other members request the partitions.
             self.work()
             bundles = [TaskBundle((task,)) for task in tasks]
             jobs.batch(self.planned, bundles, ReadQuery.of(self.options, READ_SCHEMA, Where.BATCH, None))

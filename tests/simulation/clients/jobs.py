@@ -1,8 +1,8 @@
-"""Spark's jobs: tasks in workers, with attempts that fail, that run beside others, and that outlive their driver.
+"""Spark's jobs: tasks in workers, with attempts that fail, run simultaneously, or outlive their driver.
 
-A task reads its ranges with `read_bundle` and writes them with the sink's writer, as in Spark. The writer is made in a
-process of the driver, pickled for the tasks, and another object of it commits the batch. Each row that a task reads is
-compared with the log; rows that follow each other are written as one.
+A task reads its ranges with `read_bundle` and writes them with the sink's writer, as in Spark. The writer is created in
+a process of the driver and pickled for the tasks; another instance commits the batch. Each row that a task reads is
+compared with the log; consecutive rows are written as one row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 SCHEMA = StructType().add("value", BinaryType()).add("partition", IntegerType())
 OUTPUT, OUTPUT_PARTITIONS = "copies", 2
 
-# How often a driver looks for slow tasks, when it starts a second attempt beside a slow one, and when it gives up
-# (`spark.task.maxFailures`).
+# The interval in which a driver looks for slow tasks, the time after which it starts a second attempt beside a slow
+# attempt, and the failures after which it gives up (`spark.task.maxFailures`).
 _LOOK_SECONDS = 0.5
 _SLOW_SECONDS = 4.0
 _MAX_FAILURES = 4
@@ -64,37 +64,37 @@ class _Slot:
 
 
 class JobsWatch:
-    """What looks at the batches of a query; by default it sees nothing. A driver has the number of its start."""
+    """Observes the batches of a query; the default does nothing. The number of a driver is the number of its start."""
 
     def started(self, driver: int, number: int) -> None:
-        """Hear that a driver has read Spark's checkpoint, and that this batch is its first one."""
+        """Observe that a driver has read Spark's checkpoint, and begins with this batch."""
 
     def batch_begins(self, driver: int, process: Process, number: int, tasks: int) -> None:
-        """Hear that a driver begins a batch of so many tasks, with its sink in this process."""
+        """Observe that a driver begins a batch with this number of tasks, with its sink in this process."""
 
     def launched(self, driver: int, worker: Process, task: int) -> None:
-        """Hear of an attempt of a task."""
+        """Observe an attempt of a task."""
 
     def taken(self, worker: Process) -> None:
-        """Hear that the attempt that a worker has run is the one of its task that counts."""
+        """Observe that Spark takes the attempt of this worker as the result of the task."""
 
     def checkpointed(self, driver: int) -> None:
-        """Hear that a driver's batch is in Spark's checkpoint."""
+        """Observe that a driver's batch is in Spark's checkpoint."""
 
     def ended(self, driver: int) -> None:
-        """Hear that a driver has ended."""
+        """Observe that a driver has ended."""
 
 
 class Jobs:
-    """What one start of a query runs outside of its planner: the sink's process of the driver, and the workers.
+    """The processes of one start of a query other than its planner: the driver's process of the sink, and the workers.
 
     Args:
-        name: The query's.
+        name: The query's name.
         run: The number of this start.
         sink: The sink's options; None: the query has no sink of ours, and its tasks only read.
         watch: Looks at the batches.
-        armed: What happens to the next attempts, from the worker and the number of the task; it returns whether it is
-            over with that.
+        armed: Lets something happen to the next attempts; gets the worker and the number of the task, and returns
+            whether it is done.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class Jobs:
         self._launch: Callable[[_Slot, int], _Attempt]
 
     def kill(self) -> None:
-        """Let the driver's process die. Each executor notices it at once, or goes on with its task."""
+        """Kill the driver's process. Each executor notices that at once, or continues with its task."""
         self.driver.kill()
         for worker in self.workers:
             if worker.task is None or self._world.random.random() < 0.5:
                 worker.kill()
 
     def run_again(self) -> None:
-        """Let the stage that runs now run again, beside its attempts, as after the loss of an executor."""
+        """Let the current stage run again, beside its attempts, as after the loss of an executor."""
         for partition, task in enumerate(self._tasks):
             task.next = 0
             task.attempts.append(self._launch(task, partition))
@@ -139,7 +139,7 @@ class Jobs:
             self._all(number, bundles, query, None)
             return
         options = self._options
-        # Spark runs a task of the sink without rows where the source has no input partition.
+        # If the source has no input partition, Spark runs a task of the sink without rows.
         bundles = bundles or [TaskBundle(())]
         self._watch.batch_begins(self.run, self.driver, number, len(bundles))
         pickled = self._in_driver(lambda: pickle.dumps(stream_writer(options, SCHEMA, overwrite=False)))
@@ -167,7 +167,7 @@ class Jobs:
         raise Lost("the driver's sink")
 
     def _wait(self, *calls: Call[Any], seconds: float | None = None) -> None:
-        """Wait until one of these calls has ended or its process has died, for so many seconds at most."""
+        """Wait at most this number of seconds until one of these calls has ended or its process has died."""
         waiting = Waiting(self._world, seconds)
         for call in calls:
             call.waiting = waiting
@@ -207,7 +207,7 @@ class Jobs:
             return [task.message for task in self._tasks]
         finally:
             for worker in self.workers:
-                # Spark does not wait for attempts that do not count, and cannot end each of them.
+                # Spark does not wait for attempts without effect, and cannot end each of these attempts.
                 if worker.task is not None:
                     worker.task.awaited = False
                     if self._world.random.random() < 0.5:
@@ -274,7 +274,7 @@ class _TaskRun:
             self._worker.task = None
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows to write: each names its batch and a range, and goes to a partition by its range's."""
+        """Yield the rows to write: each row names its batch and a range, and goes to the partition of its range."""
         rows = Rows(self._cluster, self._bundle.tasks)
         try:
             for read in read_bundle(self._bundle, self._query):

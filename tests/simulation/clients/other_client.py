@@ -1,7 +1,7 @@
-"""Another application of the group, as a Java consumer is: one static member that reads, writes and commits.
+"""Another application of the group, like a Java consumer: a static member that reads, writes and commits.
 
-It commits by OffsetCommit after each look for records, as its member of that generation. When it leads the group, it
-assigns by the strategy that the group has chosen, and knows nothing of what our queries tell each other beside that.
+It commits by OffsetCommit after each lookup of records, in the generation of that lookup. When it leads the group, it
+assigns by the group's strategy, and ignores everything else that our queries tell each other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.simulation.clients.spark import Output
 from tests.simulation.world import Died, Process, World
 
 STRATEGIES = ("range", "roundrobin", "sticky")
-"""The strategies whose members tell nothing of themselves when they join, and give everything up before that."""
+"""The strategies whose members send no user data when they join, and revoke all partitions before they join."""
 
 _LOOK_SECONDS = 0.5
 _PATIENCE = 5.0
@@ -43,7 +43,7 @@ _HEARTBEAT_MS = 2_000
 
 @dataclass
 class _Reading:
-    """What it reads in a generation: the next offset of each partition, and what is written and not committed yet."""
+    """Its reading in a generation: the next offset of each partition, and the written, uncommitted records."""
 
     state: MemberState
     topic_id: UUID
@@ -54,14 +54,14 @@ class _Reading:
 
 
 class OtherClient:
-    """One of them.
+    """A client of this kind.
 
     Args:
-        processes: The processes of all of them, to which it adds its own.
+        processes: The processes of all such clients, to which it adds its own process.
 
     Attributes:
-        process: Where it runs; None: it has not started yet.
-        repeats_at: When it may have written something that it has not committed.
+        process: The process in which it runs; None: it has not started yet.
+        repeats_at: The times at which it may have written records that it has not committed.
     """
 
     def __init__(
@@ -81,27 +81,27 @@ class OtherClient:
             {"bootstrap.servers": cluster.bootstrap_servers, "request.timeout.ms": str(_REBALANCE_MS)}
         )
         self._written = 0
-        # Of how many partitions its last assignment as the leader was.
+        # The number of partitions in its last assignment as the leader.
         self._led: int | None = None
         self.repeats_at: list[float] = []
         self.process: Process | None = None
 
     def start(self) -> None:
-        """Start it, as a new process with the same instance id."""
+        """Start the client, as a new process with the same instance id."""
         self.process = self._world.process(self._name)
         self._processes.append(self.process)
         self._world.tell(self._name, "starts")
         self.process.start(self._main)
 
     def kill(self, pause: float) -> None:
-        """Kill it, and start it again after a pause."""
+        """Kill the client, and start it again after a pause."""
         if self.process is not None and self.process.alive:
             self.repeats_at.append(self._world.now)
             self.process.kill()
             self._world.after(pause, self.start)
 
     def freeze(self, seconds: float) -> None:
-        """Let it stand still."""
+        """Suspend the client."""
         if self.process is not None and self.process.alive and not self.process.frozen:
             self.repeats_at.append(self._world.now)
             self.process.freeze(seconds)
@@ -120,9 +120,9 @@ class OtherClient:
                     member.wait(0)
                     state = member.state
                     if state is not None and state.leading and self._led not in (None, self._partitions()):
-                        # As any leader that watches its topics; it has no other way to start a rebalance. A consumer
-                        # forgets at its restart of what its last assignment was, and does not notice if the group takes
-                        # it back as its leader. Then whoever runs it has to restart it again, as this does.
+                        # Like any leader, it watches the partitions of its topics; it has no other way to start a
+                        # rebalance. After a restart, a consumer does not know its last assignment. It does not notice a
+                        # change if the group takes it back as the leader. Then its operator restarts it again, as here.
                         break
                     try:
                         if state is None:
@@ -137,7 +137,7 @@ class OtherClient:
                             reading = self._begin(client, state)
                         self._look(client, reading)
                     except FencedError:
-                        # The next owner may have begun before this one commits.
+                        # The next owner may have begun before this client commits.
                         self.repeats_at.append(self._world.now if reading is None else reading.planned_at)
                     except KafkaGroupError:
                         pass
@@ -163,7 +163,7 @@ class OtherClient:
         owned = decode_assignment(state.state).partitions if state.state else ()
         topic_id = self._cluster.topics[self._topic].id
         found = client.run(fetch_entries(client, self._member.group, owned, Deadline(_PATIENCE)))
-        # A Java consumer takes an offset of the topic before for one of the new topic. Here whoever runs it resets it.
+        # A Java consumer takes an offset of the deleted topic for the new topic's. Here its operator resets the offset.
         kept = {
             tp: one
             for tp, one in found.items()
@@ -174,7 +174,7 @@ class OtherClient:
         return _Reading(state, topic_id, positions, read={tp: one for tp, one in kept.items() if one.leader_epoch >= 0})
 
     def _in_log(self, tp: TopicPartition, entry: CommitOffset) -> int:
-        """Return where it continues after an offset: no further than the log is the one that it was committed of."""
+        """Return the offset at which it continues: at most where the log diverges from the committed offset's log."""
         log = self._cluster.log(tp)
         if entry.leader_epoch < 0:
             return min(entry.offset, self._output.durable().get(tp, 0))
@@ -184,7 +184,7 @@ class OtherClient:
         new = {}
         for tp, at in reading.positions.items():
             if (last := reading.read.get(tp)) is not None and (at := self._in_log(tp, last)) < last.offset:
-                # The log was truncated. A Java consumer commits the position to which it steps back, too.
+                # The log was truncated. A Java consumer also commits the position to which it steps back.
                 reading.read[tp] = reading.uncommitted[tp] = CommitOffset(at, self._cluster.log(tp).epoch)
             if (end := self._cluster.end(tp)) > at:
                 new[tp] = at, end
@@ -207,5 +207,5 @@ class OtherClient:
 
 
 def settings_of(group: str, name: str, session_ms: int) -> MemberSettings:
-    """Return with which settings it joins."""
+    """Return the settings with which it joins."""
     return MemberSettings(group, name, session_timeout_ms=session_ms, rebalance_timeout_ms=_REBALANCE_MS)

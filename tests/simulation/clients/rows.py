@@ -1,4 +1,4 @@
-"""What a task reads, compared with the log row by row."""
+"""Compare the rows that a task reads with the log."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ READ_SCHEMA = (
 
 
 class WrongRows(AssertionError):
-    """Rows that are not those of the log."""
+    """Rows differ from the log."""
 
 
 class Rows:
-    """The rows of some read tasks: each is the log's, in its order, and at the end none is missing."""
+    """The rows of some read tasks: each row equals the log's, in the log's order, and at the end no row is missing."""
 
     def __init__(self, cluster: Cluster, tasks: Sequence[ReadTask]) -> None:
         self._cluster = cluster
-        # What is left of each range, from the offset after the last row.
+        # The rest of each range, from the offset after the last row on.
         self._ranges = [
             (r, topic_id_of(task.topics.get(r.topic_partition.topic)), list[int]())
             for task in tasks
             for r in task.ranges
         ]
-        # A row of another topic, with which it must not end well: brokers that fetch by name do not tell whose it is.
+        # A row of another topic, after which the task must not succeed: brokers that fetch by name hide its topic.
         self._of_others = ""
 
     def take(self, batch: pa.RecordBatch) -> Iterator[Range]:
-        """Yield the rows of a batch as ranges: those that follow each other are one."""
+        """Yield the rows of a batch as ranges of consecutive rows."""
         columns = [
             column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns
         ]
@@ -81,7 +81,7 @@ class Rows:
         raise WrongRows(f"{number}@{offset} was not planned")
 
     def end(self) -> None:
-        """Look whether rows are missing, where the log has lost nothing since."""
+        """Check whether rows are missing that the log has not lost since."""
         if self._of_others:
             raise WrongRows(self._of_others)
         for r, planned, read in self._ranges:

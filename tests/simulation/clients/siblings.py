@@ -1,4 +1,4 @@
-"""Reads of one group in one application, which tell each other when one of them waits in a join."""
+"""Reads of one group in one application, which notify each other when a read waits in a join."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.world import Process
 
 
 class SimulatedSiblings(Siblings):
-    """The place of a read whose process is one of the world; their sockets are not simulated.
+    """A read among its siblings, in a process of the world; sockets between siblings are not simulated.
 
     Args:
         process: The process.

@@ -1,8 +1,8 @@
-"""Spark, as the calls that it makes of a source: a query with its checkpoint, micro-batches, tasks, and restarts.
+"""Spark's calls of a source: a query with its checkpoint, micro-batches, tasks, and restarts.
 
 A query's driver is a process of the world. It makes the calls of Spark's MicroBatchExecution in Spark's order, and the
-files of its checkpoint survive it. A sink that is not ours keeps what a batch has read by the batch's number, so that a
-batch that is replayed replaces what it has written before, as Delta does. Then tasks only run if they commit.
+files of its checkpoint survive it. A sink that is not ours keeps the records of a batch by the batch's number, as Delta
+does, so a replayed batch replaces its previous output. With such a sink, tasks only run if they commit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.simulation.world import Died, Event, Process, World
 
 _T = TypeVar("_T")
 
-# After how many seconds a supervisor starts a query again that its listener has ended.
+# The seconds after which a supervisor restarts a query that its listener has ended.
 _STARTS_AGAIN = 3.0
 # The limit of each step of the command that accepts a loss, as in `kafkagroup transactions`.
 _STEP_SECONDS = 60.0
@@ -44,7 +44,7 @@ _STEP_SECONDS = 60.0
 
 @dataclass
 class Checkpoint:
-    """The files of a query's checkpoint: the end of each planned batch, and how many batches are finished."""
+    """The files of a query's checkpoint: the end of each planned batch, and the number of finished batches."""
 
     offsets: list[dict[str, Any]] = field(default_factory=list)
     finished: int = 0
@@ -60,21 +60,22 @@ class Checkpoint:
         return len(self.offsets) > self.finished
 
     def planned_to(self, tp: tuple[str, int], topic_id: str) -> int:
-        """Return where a batch ends that is planned and not finished; 0: there is none of this topic."""
+        """Return the end of a batch that is planned and not finished; 0: no such batch of this topic."""
         if not self.in_flight or str(topic_id_of(self.newest.topics.get(tp[0]))) != topic_id:
             return 0
         return self.newest.ends.get(TopicPartition(*tp), 0)
 
 
 class Output:
-    """What the sinks of all queries have written: in batches by query and number, or as records in Kafka.
+    """The output of all queries' sinks: batches by query and number, or records in Kafka.
 
     Attributes:
-        cluster: The cluster of what is read and written.
+        cluster: The cluster that queries read and write.
         in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
-        plans: What was planned to be read, by whoever, and when.
-        rewound: The records that are to be read again, with the time, and the number of the plans before that.
-        of_predecessor: The offset that a commit on its way has given to a topic that was created again.
+        plans: The planned reads of all clients, with their times.
+        rewound: The records that must be read again after a rewind, with the time of the rewind and the number of plans
+            before it.
+        of_predecessor: The offset that a late commit has given to a topic that was created again.
         unordered: The queries of which several tasks may read one partition.
     """
 
@@ -88,29 +89,29 @@ class Output:
         self.unordered: set[str] = set()
 
     def plan(self, ranges: Iterable[Range]) -> None:
-        """Note what is planned now."""
+        """Record a plan."""
         self.plans += ((self.cluster.world.now, one) for one in ranges)
 
     def planned_at(self, part: Range) -> list[float]:
-        """Return when records of a range were planned to be read."""
+        """Return the times at which reads of a range were planned."""
         return [at for at, one in self.plans if one[:3] == part[:3] and one[3] < part[4] and part[3] < one[4]]
 
     def readable(self, tasks: Iterable[ReadTask]) -> Iterable[Range]:
-        """Yield what tasks would read now."""
+        """Yield the records that tasks would read now."""
         for task in tasks:
             for r in task.ranges:
                 topic_id = topic_id_of(task.topics.get(r.topic_partition.topic))
                 yield from self.cluster.fetch(r.topic_partition, r.start, r.end, topic_id, r.epoch)
 
     def durable(self, *, lost: Container[str] = ()) -> dict[tuple[str, int], int]:
-        """Return for each partition the offset before which everything in its log was written.
+        """Return for each partition the offset before which all records of its log were written to the output.
 
-        What open transactions have written counts, too, and what those of some transactional ids had written.
+        Records of open transactions count too, and records of lost transactions of some transactional ids.
         """
         return self._covered(one for _, one in self._written(visible=False, lost=lost))
 
     def not_read_again(self) -> list[Range]:
-        """Return the records that nobody has planned to read since the last rewind of their partition."""
+        """Return the records for which no read was planned since the last rewind of their partition."""
         found = []
         newest = {one[:2]: when for one, when, _ in self.rewound}
         for one, when, since in self.rewound:
@@ -145,10 +146,10 @@ class Output:
         return reached
 
     def twice(self, *, of_one_batch: bool) -> list[Range]:
-        """Return the records that were written more than once, without those that were rewound.
+        """Return the records that were written more than once, without records that were rewound.
 
         Args:
-            of_one_batch: Whether those count that the same batch has written again.
+            of_one_batch: Whether records count that the same batch has written again.
         """
         found = []
         written: dict[tuple[str, int, int], list[tuple[int, int, str]]] = {}
@@ -164,9 +165,9 @@ class Output:
         return found
 
     def out_of_order(self) -> list[Range]:
-        """Return the ranges of records in Kafka that come after later ones of their partition, and were not rewound.
+        """Return the ranges of records in Kafka that come after later records of their partition and were not rewound.
 
-        Where tasks have parts of a partition, they write beside each other.
+        Tasks with parts of the same partition write simultaneously.
         """
         found = []
         reached: dict[tuple[str, int], tuple[int, int]] = {}
@@ -193,7 +194,7 @@ class Output:
         return found
 
     def open_batches(self) -> int:
-        """Return how many record batches in Kafka belong to open transactions."""
+        """Return the number of record batches in Kafka that belong to open transactions."""
         return sum(len(one.log.open()) for one in self._in_kafka)
 
     @property
@@ -204,7 +205,7 @@ class Output:
     def _records(self, *, visible: bool, lost: Container[str] = ()) -> Iterable[tuple[str, Range]]:
         """Yield the records in Kafka in the order of their logs: batch and range.
 
-        Those of a committed transaction that a sink takes for lost do not count as visible where it writes them again.
+        Records of a committed transaction that a sink takes for lost are not visible if the sink writes them again.
         """
         for appended in (appended for partition in self._in_kafka for appended in partition.log.batches):
             if appended.state == COMMITTED or not (
@@ -223,7 +224,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Load:
-    """How long a query's micro-batches take, in seconds: mostly short, a part of them long.
+    """The duration of a query's micro-batches, in seconds: most are short, some are long.
 
     Attributes:
         pause: The longest pause after a batch of a sink of ours.
@@ -241,15 +242,15 @@ class Query:
     """A streaming query, with a driver that is restarted when it has died.
 
     Attributes:
-        process: The driver of now; None: it does not run.
-        jobs: What the driver of now runs in other processes.
-        watch: Looks at the batches.
-        watch_plan: Looks at what a driver has planned, in a trigger that began then.
-        siblings: Returns its place among the reads of its group in one application; None: there are no others.
-        armed: What happens to the next attempts of its tasks; see `Jobs`.
-        errors: The errors with which drivers have ended, and when.
-        ended_at: When drivers have ended, or their places were taken.
-        longest: The longest time of a trigger, in which the batch before is committed, and of a stop.
+        process: The current driver; None: the query does not run.
+        jobs: The work of the current driver in other processes.
+        watch: Observes the batches.
+        watch_plan: Observes the plan of a driver, with the time at which its trigger began.
+        siblings: Returns its place among the reads of its group in one application; None: there are no other reads.
+        armed: Lets something happen to the next attempts of its tasks; see `Jobs`.
+        errors: The errors with which drivers have ended, with their times.
+        ended_at: The times at which drivers have ended or were replaced.
+        longest: The longest time of a trigger, which also commits the previous batch, and of a stop.
         is_later: Whether the next driver has a later version of the package.
         listens: Whether a `StopListener` ends the query when its group is stopped; a supervisor starts it again.
     """
@@ -283,11 +284,11 @@ class Query:
         self._closes: Process | None = None
 
     def start(self) -> None:
-        """Start the driver, unless it runs."""
+        """Start the driver unless it runs."""
         self.wanted = True
         if self.process is not None and self.process.alive:
             if self._closes is self.process:
-                # It has failed, and stands still while it closes.
+                # The driver has failed, and is suspended while it closes.
                 self._restart_after(3.0)
             return
         self.starts += 1
@@ -301,14 +302,14 @@ class Query:
         self.process.start(self._main)
 
     def kill(self, pause: float) -> None:
-        """Kill the driver, and start it again after a pause, if it is still wanted then."""
+        """Kill the driver, and start it again after a pause, if the query is still wanted then."""
         if self.process is not None and self.process.alive:
             self.world.tell(self.name, "is killed")
             self._end(self.process, self.jobs)
         self._restart_after(pause)
 
     def replace(self, seconds: float) -> None:
-        """Let the driver stand still, and start another one meanwhile, as a cluster manager does with a lost driver."""
+        """Suspend the driver and start another driver, as a cluster manager does if a driver is lost."""
         for process in (self.process, None if self.jobs is None else self.jobs.driver):
             if process is not None and process.alive and not process.frozen:
                 process.freeze(seconds)
@@ -333,7 +334,7 @@ class Query:
         self.wanted = False
 
     def change_version(self, how: float) -> None:
-        """Go on with the other version of the package, after a kill or a stop."""
+        """Continue with the other version of the package, after a kill or a stop."""
         self.is_later = not self.is_later
         if how < 0.5:
             self.kill(how * 10)
@@ -354,14 +355,14 @@ class Query:
             if jobs is not None:
                 self.watch.started(jobs.run, self.checkpoint.finished)
             while self._run(planner, _Batch(self, process, jobs, read)):
-                # As the stream reader: the group is stopped, and the query begins again when that is resumed.
+                # As in the stream reader: the group is stopped, and the query begins again when the group is resumed.
                 planner.close()
                 planner = MicroBatches(read, self.siblings(process))
             self._timed("stop", planner.close)
             self.stops += 1
             self.world.tell(self.name, "has stopped")
             if self.wanted and process is self.process:
-                # Somebody has started it again while it stopped.
+                # The query was started again while it stopped.
                 self._restart_after(3.0)
         except Died:
             return
@@ -371,7 +372,7 @@ class Query:
                 if isinstance(error, KafkaGroupError):
                     self.errors.append((self.world.now, error))
                 if isinstance(error, DataLossError):
-                    # As the error says.
+                    # The remedy that the error names.
                     self.options["failOnDataLoss"] = "false"
                 self._restart_after(3.0)
             self._closes = process
@@ -384,12 +385,12 @@ class Query:
         self._end(process, jobs)
 
     def _rows_are_gone(self) -> bool:
-        """Return whether a topic of the newest batch was created again: then no replay writes its records."""
+        """Return whether a topic of the newest batch was created again, so that no replay writes its records."""
         topics = self.output.cluster.topics
         return any(topic_id_of(known) != topics[name].id for name, known in self.checkpoint.newest.topics.items())
 
     def _accept_loss(self) -> None:
-        """Go on without lost transactions, as the error says: `kafkagroup transactions commit --accept-loss`."""
+        """Continue without lost transactions, as the error advises: `kafkagroup transactions commit --accept-loss`."""
         assert self.sink is not None
         settings = Settings({"bootstrap.servers": self.output.cluster.bootstrap_servers})
         try:
@@ -410,11 +411,11 @@ class Query:
                 self.world.tell(self.name, f"closing fails: {error}")
 
     def _run(self, planner: MicroBatches, batch: _Batch) -> bool:
-        """Run batches until nobody wants the query, or its group is stopped; return whether it goes on asking."""
+        """Run batches until the query is unwanted or its group is stopped; return whether it still calls the source."""
         log = self.checkpoint
         start = StreamOffset()
         if log.in_flight:
-            # The last run planned a batch and did not finish it: the same batch again.
+            # The last run planned a batch and did not finish it, so run this batch again.
             before = log.offsets[-2] if len(log.offsets) > 1 else None
             start = StreamOffset() if before is None else StreamOffset.from_json(before)
             end = StreamOffset.from_json(log.offsets[-1])
@@ -453,7 +454,7 @@ class Query:
             self.longest[what] = max(self.longest.get(what, 0.0), self.world.now - began)
 
     def work(self) -> None:
-        """Let the cluster work for as long as a batch takes it."""
+        """Wait for the time that the cluster needs for a batch."""
         long = self.world.random.random() < self.load.share_of_long
         self.world.sleep(self.world.random.uniform(0, self.load.long if long else self.load.short))
 
@@ -463,11 +464,11 @@ class Query:
 
 
 class Replaced(Exception):
-    """Another driver has written into the checkpoint, as Spark finds when it writes there itself."""
+    """Another driver has written into the checkpoint; Spark finds this when it writes there itself."""
 
 
 class _Batch:
-    """How one driver of a query runs a batch."""
+    """The run of a batch by one driver of a query."""
 
     def __init__(self, query: Query, process: Process, jobs: Jobs | None, read: ReadQuery) -> None:
         self._query, self.process, self._jobs, self._read = query, process, jobs, read
