@@ -1,6 +1,6 @@
 """The interface of a strategy, the lookup by its name, and the check that a partition moves in two steps (KIP-429).
 
-A leader checks a cooperative assignment before it sends it, like Java's `ConsumerCoordinator` (KIP-429).
+A leader checks a cooperative assignment before sending the assignment, like Java's `ConsumerCoordinator` (KIP-429).
 """
 
 from __future__ import annotations

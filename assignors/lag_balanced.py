@@ -41,7 +41,7 @@ from assignors.sticky_uniform import RackView
 from assignors.wire import StickyUserData, decode_sticky_user_data, encode_sticky_user_data
 
 INTERVAL = 300.0
-"""The default of the least number of seconds between two rebalances that the leader requests."""
+"""The default of the option `interval`, in seconds."""
 
 MAX_HORIZON = 3600.0
 """The horizon, in seconds, of a group that does not keep up, so that its lag never drains."""
@@ -301,7 +301,7 @@ class _Plan:
         self._put(unit, min(costs)[-1])
 
     def _seconds(self, place: int, unit: int | None = None) -> float:
-        """Return the time of a member, with a unit that it does not have."""
+        """Return the time of a member if it also had this unit."""
         more = 0 if unit is None or self.owners[unit] == place else self._load.work[unit]
         return (self._sums[place] + more) / self._load.speeds[place]
 

@@ -168,7 +168,7 @@ def _claim(subscription: Subscription) -> StickyUserData:
 
 
 def _hold_back(shared: Shared) -> None:
-    """Remove from the answer the partitions that another member still owns, by the newest claim on them."""
+    """Remove from the answer the partitions that another member still owns, according to the newest claim."""
     claims = shared.claims
     moving = shared.revoked | claims.contested
     if not moving:

@@ -168,7 +168,7 @@ def _match_racks(
 
 
 def _places_by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]) -> dict[str, list[int]]:
-    """Return the spots of the members on each rack, ascending; members without a rack are left out."""
+    """Return the spots (positions) of the members on each rack, ascending; members without a rack are left out."""
     found: dict[str, list[int]] = {}
     for place, spot in zip(places, spots, strict=True):
         rack = racks.members[place]

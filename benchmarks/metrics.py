@@ -86,7 +86,7 @@ def measure_triggers(spark: SparkSession, servers: str, load: Load, rounds: int)
 
 
 def measure_parts(partitions: int) -> dict[str, float]:
-    """Return the seconds of each part for one micro-batch of a query with so many partitions."""
+    """Return the seconds of each part for one micro-batch of a query with this number of partitions."""
     ends = [_end(partitions, batch) for batch in range(2)]
     progresses = itertools.cycle([_progress(partitions, 0, ends[0], None), _progress(partitions, 1, ends[1], ends[0])])
     found = {"reader": _seconds(lambda: json.dumps(_driver_figures(0).to_json()))}

@@ -7,7 +7,7 @@ are forked from a process with the modules of Spark's daemon, and write the batc
 workers do. The output has each worker's resident size before the read and at its peak, and the proportional sizes
 (PSS).
 
-One worker takes about one minute, `--workers 16` with 5 GB two.
+One worker takes about one minute; `--workers 16` with 5 GB takes two minutes.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def session(
 
 
 def new_group(slots: int) -> dict[str, Any]:
-    """Return the options of `frame` for a query in a new group with so many slots."""
+    """Return the options of `frame` for a query in a new group with this number of slots."""
     return {"kafka_group_id": f"bench-{uuid4().hex}", "group_members": slots}
 
 
@@ -90,7 +90,7 @@ def frame(
 ) -> DataFrame:  # fmt: skip
     """Return a DataFrame that reads a topic with one of the sources.
 
-    `settings` and `options` are options of the source; `_` in the name of one of `options` stands for a dot.
+    `settings` and `options` are options of the source; in the names of `options`, `_` stands for a dot.
     """
     reader = spark.readStream if stream else spark.read
     given = {**settings, **{name.replace("_", "."): str(value) for name, value in options.items()}}

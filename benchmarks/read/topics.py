@@ -118,7 +118,7 @@ def _headers(record: int, count: int) -> list[tuple[str, bytes]]:
 
 
 def _batches_of(records: int) -> dict[str, Any]:
-    """Return settings by which librdkafka sends no batch before it has so many records."""
+    """Return settings by which librdkafka sends no batch before the batch has this number of records."""
     return {"batch.num.messages": records, "linger.ms": 10_000}
 
 

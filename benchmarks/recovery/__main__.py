@@ -39,7 +39,7 @@ from testbed.load import Load
 from testbed.spark_cluster import SparkCluster
 
 TOPIC, PARTITIONS, RECORDS_PER_SECOND = "steady", 3, 300
-# After so many micro-batches, a query has its Python workers, connections and compiled code.
+# After this number of micro-batches, a query has its Python workers, connections and compiled code.
 WARM_UP_BATCHES = 10
 # Long enough for a busy machine; not measured.
 WARM_UP_SECONDS = 600.0
@@ -129,7 +129,7 @@ def start(here: Stage, contestant: str, group: str, folder: Path) -> StreamingQu
 
 
 def measure(query: StreamingQuery, checkpoint: Path, death: Death) -> float:
-    """Wait until a query is warm, kill, and return the time to the commit; then start the process again."""
+    """Wait until a query is warm, kill a process, and return the time to the commit; then start the process again."""
     if not wait(query, lambda: len(committed(checkpoint)) >= WARM_UP_BATCHES or None, WARM_UP_SECONDS):
         raise RuntimeError(f"no {WARM_UP_BATCHES} micro-batches before anybody died: nothing can be measured")
     killed = time.time()

@@ -70,7 +70,7 @@ class Stage:
         return Roles(group, coordinator, leader)
 
     def nobody(self, _: Roles) -> Death:
-        """No death, for comparison: the time to the commit of a micro-batch that begins from now on."""
+        """Kill no process, for comparison: the time to the commit of a micro-batch that begins from now on."""
         return Death(lambda: None, lambda: None)
 
     def worker(self, _: Roles) -> Death:

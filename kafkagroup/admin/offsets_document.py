@@ -62,7 +62,7 @@ class OffsetsDocument:
         """Parse a document.
 
         Raises:
-            InvalidConfigurationError: The text is no such document, or its version is later.
+            InvalidConfigurationError: The text is no such document, or has a later version.
         """
         try:
             return _parsed(json.loads(text))

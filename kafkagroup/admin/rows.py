@@ -221,7 +221,7 @@ class MemberDescription:
         revoking: Partitions that the brokers have revoked and that the member still has to release (KIP-848); brokers
             before 4.3 do not return them (KAFKA-20431).
         awaiting: Partitions that the brokers assign to the member and that it does not have yet (KIP-848), because
-            another member has to give them up first, or its next heartbeat is due.
+            another member has to give them up first, or the member's next heartbeat is due.
         rate: Offsets a second that it commits, between two samples; None: not requested, or unknown.
     """
 

@@ -96,7 +96,7 @@ def rewind_running_group(
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
         group: The group id.
-        offsets: The new offset of each partition, between the earliest and the latest one. Or a target, as in
+        offsets: The new offset of each partition, between the earliest and the latest offset. Or a target, as in
             `Groups.moves`. A target is resolved when the members have committed their last micro-batch: `Shift` counts
             from these offsets, and `latest` is the end of the log at that moment.
         partitions: The partitions to move to a target.

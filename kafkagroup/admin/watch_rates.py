@@ -116,7 +116,7 @@ class WatchMember:
 
 @dataclass(frozen=True, slots=True)
 class WatchPartition:
-    """The position in time of a partition with lag.
+    """The time that a group has reached in a partition with lag.
 
     Attributes:
         group: The group id.

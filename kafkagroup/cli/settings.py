@@ -310,7 +310,7 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
         values = {field.name: given.pop(field.name) for field in fields(Connection)}
         command(connection=Connection(**values), **given)
 
-    # Typer reads the options of a command from these two.
+    # Typer reads the options of a command from these two attributes.
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

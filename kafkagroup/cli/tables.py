@@ -1,4 +1,4 @@
-"""Print rows as tables with rich: widths, colours, and the table of `watch` that changes in its place."""
+"""Print rows as tables with rich: widths, colours, and the table of `watch`, which is redrawn in place."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def export(
         raise typer.BadParameter("is missing: give it, or schema.registry.url", param_hint="--schema-registry")
     first, last = None if start is None else _position_of(start, "--from"), _position_of(end, "--until")
     with exit_on_error(_WORDS), _usage_of_arguments(), ctrl_c() as pressed:
-        # It loads pyarrow, which other commands do not need.
+        # This import loads pyarrow, which other commands do not need.
         from kafkagroup.arrow.decoding import decode_values
         from kafkagroup.arrow.export import DEFAULT_PART_BYTES, Export
 
@@ -394,7 +394,7 @@ def redrive(
     kafkagroup.redrive.attempt counts how often a record was put back.
     """
     with exit_on_error(), _usage_of_arguments():
-        # It loads pyarrow, which other commands do not need.
+        # This import loads pyarrow, which other commands do not need.
         from kafkagroup.admin.dead_letters import redrive as put_back
 
         done = put_back(connection.settings(), name, to=to, since=since)

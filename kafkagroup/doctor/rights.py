@@ -173,7 +173,7 @@ async def _may_write(client: KafkaClient, name: str, deadline: Deadline) -> bool
 
 
 def _allows(client: KafkaClient, name: str, code: int, expected: int) -> bool:
-    """Return whether the code shows that the user has the right; raise the error of any other code."""
+    """Return whether an error code shows that the user has the right; raise the error of an unrelated code."""
     if code in (0, expected):
         return True
     if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

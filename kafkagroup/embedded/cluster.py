@@ -194,7 +194,7 @@ class EmbeddedKafka:
         return list(range(1, self._count + 1))
 
     def is_running(self, node_id: int = 1) -> bool:
-        """Return whether the node's process exists, also if the node is paused."""
+        """Return whether the node's process exists, even if the node is paused."""
         return self._node(node_id).running
 
     def pid(self, node_id: int = 1) -> int | None:

@@ -89,7 +89,7 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Return whether the process exists, also if the node is paused."""
+        """Return whether the process exists, even if the node is paused."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     @property
@@ -249,7 +249,7 @@ def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     metadata's log. The tool runs once for a version and settings, because a run takes a third of a broker's start.
 
     Args:
-        version: The version of Kafka, for which its own tool formats.
+        version: The version of Kafka whose tool formats the folder.
         config: The text of a server.properties; its `log.dirs` are replaced.
 
     Raises:

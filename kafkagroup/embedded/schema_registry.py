@@ -28,7 +28,7 @@ class SchemaRegistry:
     Usable as a context manager. The registry is stopped when the process that started it ends, also by SIGKILL.
 
     Args:
-        port: The port on the loopback address; None: any free one.
+        port: The port on the loopback address; None: any free port.
         start_timeout: Seconds within which the registry must have started.
         on_progress: Called with each line about the download (142 MB, once); the lines are also logged at INFO.
     """
@@ -114,7 +114,7 @@ class SchemaRegistry:
 
         Args:
             subject: The subject, for example `orders-value`.
-            schema: The schema: JSON text, or an argument of `json.dumps`.
+            schema: The schema, as JSON text or as an argument of `json.dumps`.
             references: The names, subjects and versions of the schemas to which the schema refers.
             kind: The schema's type as Confluent's API names it.
 

@@ -196,7 +196,7 @@ class ProductionCurve:
         """Return the approximate time at which the record at this offset was written, in seconds since 1970.
 
         None: the log has not reached the offset. The time of an offset before the first lookup is extrapolated by the
-        rate since then. Without a rate it is the time of the first lookup, and the record is older.
+        rate since then. Without a rate the result is the time of the first lookup, and the record is older.
         """
         if not self._ends or offset >= self._ends[-1]:
             return None

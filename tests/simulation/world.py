@@ -510,7 +510,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         return False
 
-    # Nothing of ours uses context variables, so callbacks run in any context.
+    # Our code uses no context variables, so callbacks run in any context.
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None

@@ -20,7 +20,7 @@ const NO_ZONE: &str = "the timestamp has no offset from UTC; the type timestamp_
 pub struct Reader<'a> {
     text: &'a [u8],
     at: usize,
-    /// The last string that has escapes, without them.
+    /// The last string with escapes, after their replacement.
     scratch: &'a mut Vec<u8>,
     budget: &'a mut Budget,
 }

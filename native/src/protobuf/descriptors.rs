@@ -11,7 +11,7 @@ use protox::prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 use super::well_known;
 use crate::values::fault::Fault;
 
-/// The name of the file whose text is given, which no import has.
+/// The name for the file whose text is given; no import has this name.
 const ROOT: &str = "the schema.proto";
 
 /// A schema.
@@ -121,7 +121,7 @@ fn without_custom_options(file: File) -> File {
     let mut proto = file.file_descriptor_proto().clone();
     let before = proto.clone();
     strip_file(&mut proto);
-    // A parsed file has the lines of its text, for errors.
+    // A parsed file keeps the lines of its text for error messages.
     if proto == before { file } else { File::from_file_descriptor_proto(proto) }
 }
 

@@ -121,7 +121,7 @@ pub enum Constant {
 pub struct Symbols {
     /// Sorted by number.
     known: Vec<(i32, Arc<str>)>,
-    /// Values without a symbol count as absent, as in proto2.
+    /// Whether values without a symbol count as absent, as in proto2.
     pub closed: bool,
     /// The text that Java's runtime puts before the number of a value without a symbol.
     unknown: String,

@@ -1,8 +1,8 @@
 //! Imports Arrow data from Python without a copy, through the PyCapsule interface.
 //!
 //! The C data interface gives addresses without lengths. The length of a buffer follows from the column's type, its
-//! number of rows and its last offset. By the interface's contract every consumer has to trust the producer in these.
-//! Nothing else is trusted: [`crate::arrays`] checks every access to the buffers.
+//! number of rows and its last offset. By the interface's contract every consumer has to trust the producer in these
+//! figures. Nothing else is trusted: [`crate::arrays`] checks every access to the buffers.
 
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::DataType;

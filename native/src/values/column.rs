@@ -457,7 +457,7 @@ fn coming_again<T: Eq + Hash>(values: impl Iterator<Item = T> + Clone, first: us
     }
 }
 
-/// Returns the entries of a map column without `some`, which are ascending.
+/// Returns the entries of a map column without the entries `some`, whose numbers are ascending.
 fn without(some: &[usize], entries: &ArrayData) -> Result<ArrayData, ArrowError> {
     let mut left = MutableArrayData::try_new(vec![entries], false, entries.len() - some.len())?;
     let mut start = 0;

@@ -306,7 +306,7 @@ class Fetches:
         first: bool,
         committed: bool,
     ) -> tuple[int, bytes, Any]:
-        """Return records from an offset on: the first batch of an answer is whole, and the last one may be cut off."""
+        """Return records from an offset on: the first batch of an answer is whole, the last batch may be cut off."""
         aborted_type = FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction
         most, data = min(asked.partition_max_bytes, left), bytearray()
         aborted: dict[tuple[int, int], None] = {}
