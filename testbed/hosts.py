@@ -1,8 +1,8 @@
 """Several hosts on one machine: network namespaces, between which this process forwards each packet.
 
 A host has a network, a host name and an /etc/hosts of its own; this machine reaches the hosts by their addresses. The
-forwarding needs no modules of the kernel (netem, bridges, packet filters). It decides packet by packet: a link may be
-cut, be slow or lose packets, and a firewall may drop connections to all but some ports.
+forwarding needs no modules of the kernel. It decides packet by packet: a link may be cut, be slow or lose packets, and
+a firewall may drop connections to all but some ports.
 
 Nothing is left over, however this process ends: a namespace lives as long as its processes, and a device as long as
 this process has its descriptor.

@@ -4,7 +4,7 @@ In a test Spark lives for seconds, and most of this time goes into work that eac
 
 - Spark's Python workers import pyspark and py4j from zips without bytecode. Each worker compiles them, and reads the
   list of each zip's files again with each task. The zips are emptied, so that workers import the installed packages,
-  which are the same. Then 32 tests with streams take 99 s of processor time; with bytecode in the zips they take 111 s.
+  which are the same. Then 32 tests with streams take 99 s of processor time, not 111 s.
 - Its JVM loads and verifies 12,000 classes. An archive of them (Java's dynamic class data sharing, JEP 350) halves the
   14 s of processor time that a start and a first query take.
 """

@@ -4,8 +4,7 @@
 
 A topic of an embedded Kafka has a partition for each worker; all partitions together have the gigabytes. The workers
 are forked from a process with the modules of Spark's daemon, and write the batches to an Arrow stream, as Spark's
-workers do. The output has each worker's resident size before the read and at its peak, and the proportional sizes
-(PSS).
+workers do. The output has each worker's resident size before the read and at its peak, and proportional sizes.
 
 One worker takes about one minute; `--workers 16` with 5 GB takes two minutes.
 """

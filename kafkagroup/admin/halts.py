@@ -151,7 +151,7 @@ def resume(settings: Settings, group: str, *, dry_run: bool = False) -> Halted:
 def stop(
     settings: Settings, group: str, at: At = "now", *, others_go_on: bool = False, dry_run: bool = False
 ) -> Halted:
-    """Let the queries of a group read up to boundaries, and leave the group when they have committed all boundaries.
+    """Let the queries of a group read up to boundaries, and leave the group when all boundaries are committed.
 
     A query that starts in a stopped group stays idle until `resume`. Arguments and errors are those of `pause`.
     """

@@ -51,8 +51,7 @@ class Payload:
         text: The text; base64 of binary; None for a null.
         size: The number of bytes, with the frame; None for a null.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. JSON Schema becomes JSON. Avro and Protobuf become JSON with a registry, else
-            binary.
+            four bytes with the id. JSON Schema becomes JSON; so do Avro and Protobuf with a registry, else binary.
         message: The full name of the Protobuf message, if a schema registry is given.
     """
 

@@ -79,7 +79,6 @@ def exit_on_error(words: Mapping[str, str] = MappingProxyType({})) -> Iterator[N
         text = " ".join(str(error).split())
         for before, here in words.items():
             text = text.replace(before, here)
-        # Red on a terminal only.
         typer.secho(text, fg=typer.colors.RED, err=True)
         raise typer.Exit(ERROR) from None
 

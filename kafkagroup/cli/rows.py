@@ -1,7 +1,4 @@
-"""Rows of commands for which `admin` has no types: overviews, the lag of several groups. Pure; `common` prints them.
-
-Commands import this module when they run, because it loads the administration, which `--help` must not.
-"""
+"""Rows of commands for which `admin` has no types: overviews, the lag of several groups. Pure; `common` prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collect the client settings of a command from context or file, environment and command line; warn about secrets.
+"""Collect a command's client settings from context or file, environment and command line; warn about secrets.
 
 A later source wins. Passwords belong in a file or the environment, because other users see command lines.
 """

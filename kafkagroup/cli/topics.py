@@ -203,7 +203,7 @@ def _follow(look: Peek, records: Rows[Record], output: Output) -> None:
                     pressed.wait(_FOLLOW_SECONDS)
                 records = look.new()
     except KeyboardInterrupt:
-        # This is how the command ends.
+        # Ctrl-C ends the command.
         pass
 
 

@@ -111,7 +111,7 @@ def watch(
                     waits=prometheus is not None,
                 )
         except KeyboardInterrupt:
-            # This is how the command ends.
+            # Ctrl-C ends the command.
             pass
 
 

@@ -153,7 +153,6 @@ async def transactional_id_rights(client: KafkaClient, name: str) -> Allowed:
         describes = await client.retrying(lambda: _may_describe(client, name, deadline), deadline)
     except KafkaGroupError as error:
         if writes is None and error.code == ErrorCode.UNSUPPORTED_VERSION:
-            # All of Kafka's brokers have EndTxn.
             return Allowed(resource, frozenset(_CODES), "The brokers have no transactions")
         return _refused(resource, error)
     return Allowed(resource, frozenset({*([DESCRIBE] if describes else []), *([WRITE] if writes else [])}))

@@ -433,8 +433,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_full_at_its_rows_and_at_its_bytes() {
-        // A row: the ends of key, value, headers and topic, the offset, two bytes of key, three each of value and
-        // topic.
+        // A row: ends of key, value, headers and topic, the offset, two bytes of key, three of value, three of topic.
         const ROW: usize = 4 * 4 + 8 + 2 + 3 + 3;
         let columns = [
             Column::Key { text: false },
@@ -478,8 +477,7 @@ mod tests {
             for headers in [headers.headers(), Headers::default()] {
                 assert_eq!(builder.push(&Record { headers, ..record(None, None) }, 0, STAMP), Ok(true));
             }
-            // An end for each row, two for each header, the encoded headers, two more bytes for a byte that is no
-            // UTF-8.
+            // An end for each row, two for each header, the encoded headers, two bytes more for an invalid byte.
             let counted = 2 * 4 + 2 * (2 * 4 + 1 + key.len() + 1 + extra) + 5;
             let batch = builder.take().unwrap();
             assert_eq!(batch.bytes, counted);

@@ -57,7 +57,6 @@ from tests.simulation.parts import GROUP_ID, TOPIC, Parts
 from tests.simulation.scenario import LONG_POLL_MS, LOSES_MEMBERS, LOSES_RECORDS, Scenario
 from tests.simulation.world import Process
 
-# The last lines of a story that are shown.
 _SHOWN_LINES = 120
 # The faults after which a task or driver may find that another task or driver has taken its place.
 _FENCES = LOSES_MEMBERS | {"run stage again", "freeze to the end", "move transaction", "read by another"}
@@ -400,7 +399,7 @@ class Checks(Watch):
 
         Such an event is the loss of a member, or the end of a query, with an uncommitted batch, before which it may
         have been suspended. Another is a late commit without a transaction that has set the group back. Events count
-        until the last plan, or until the slots of a planned batch have taken its partition again.
+        until the last plan, or until slots of a planned batch have its partition again.
         """
         if self._scenario.commit == "sink":
             return self._allows(DELETED, if_=self._went_with_its_topic(part))

@@ -45,8 +45,7 @@ class _Attempt:
     """An attempt of a task: its identity in the specification, and its progress.
 
     Attributes:
-        launched: The position of its launch in the trace; the launch counts when the attempt has requested the driver's
-            epoch.
+        launched: The position of its launch in the trace, which counts when it has requested the driver's epoch.
         chosen: The position at which it has taken its last turn.
         described: The position of its last look at its own transaction.
     """

@@ -121,8 +121,8 @@ class OtherClient:
                     state = member.state
                     if state is not None and state.leading and self._led not in (None, self._partitions()):
                         # Like any leader, it watches the partitions of its topics; it has no other way to start a
-                        # rebalance. After a restart, a consumer does not know its last assignment. It does not notice a
-                        # change if the group takes it back as the leader. Then its operator restarts it again, as here.
+                        # rebalance. After a restart, a consumer that becomes the leader again does not notice an
+                        # earlier change. Then its operator restarts it again, as here.
                         break
                     try:
                         if state is None:

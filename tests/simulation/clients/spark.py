@@ -73,8 +73,7 @@ class Output:
         cluster: The cluster that queries read and write.
         in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
         plans: The planned reads of all clients, with their times.
-        rewound: The records that must be read again after a rewind, with the time of the rewind and the number of plans
-            before it.
+        rewound: The records to read again after a rewind, with the rewind's time and the number of plans before it.
         of_predecessor: The offset that a late commit has given to a topic that was created again.
         unordered: The queries of which several tasks may read one partition.
     """
