@@ -94,7 +94,7 @@ def check_disjoint(groups: Sequence[Collection[str]]) -> None:
     named = [topic for group in groups for topic in set(group)]
     if len(named) != len(set(named)):
         twice = sorted({topic for topic in named if named.count(topic) > 1})
-        raise ValueError(f"topics are in two groups: {', '.join(twice)}; put topics that belong together into one")
+        raise ValueError(f"topics are in two groups: {', '.join(twice)}; join groups with a common topic")
 
 
 def check_alike(

@@ -130,7 +130,7 @@ class TopicShare:
     def _match_by_member(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Assign to each member in order the first partitions on its rack, up to its room; return the assigned ones."""
+        """Assign to each member in order the first partitions on its rack, up to its room; return these."""
         taken: set[int] = set()
         offers: dict[str | None, Iterator[int]] = {}
         for member in self.members:

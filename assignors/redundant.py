@@ -114,7 +114,7 @@ def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A member's report: all its partitions, those of which it was the primary, and the generation."""
+    """A member's report: all its partitions, the partitions of which it was the primary, and the generation."""
 
     held: Sequence[int]
     leading: frozenset[int]

@@ -252,7 +252,7 @@ def _json(text: str | None) -> Any:
 
 
 def _offset(value: Any) -> StreamOffset | None:
-    """Return the offset in kafkagroup's or Spark's form; None if it is neither."""
+    """Return the offset in kafkagroup's or Spark's form; None: another form."""
     try:
         return StreamOffset.from_json(value) if isinstance(value, dict) and value else None
     except InvalidConfigurationError:

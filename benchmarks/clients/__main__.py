@@ -85,7 +85,7 @@ def measure(servers: str, load: Load, clients: Sequence[Installed], given: Names
         walls.setdefault(name, []).append(wall)
         return seconds
 
-    # The others are compared with the first client.
+    # All other clients are compared with the first client.
     ordered = sorted(clients, key=lambda one: one.client.name != BASE)
     named = {f"{one.client.name} {one.version}": one for one in ordered}
     contestants = {name: partial(cpu, name, client) for name, client in named.items()}

@@ -49,7 +49,7 @@ class Case:
 
 
 _CORES = 2
-#: Rounds before the first case, in which Spark compiles what all cases use. Before the others there is one.
+#: Rounds before the first case, in which Spark compiles shared code. Each other case has one such round.
 _FIRST_WARM_UP = 8
 _WRITE_MS = 10
 #: A topic without records. The time of its read is the fixed cost: planning, metadata and offsets.

@@ -131,7 +131,7 @@ def start(here: Stage, contestant: str, group: str, folder: Path) -> StreamingQu
 def measure(query: StreamingQuery, checkpoint: Path, death: Death) -> float:
     """Wait until a query is warm, kill a process, and return the time to the commit; then start the process again."""
     if not wait(query, lambda: len(committed(checkpoint)) >= WARM_UP_BATCHES or None, WARM_UP_SECONDS):
-        raise RuntimeError(f"no {WARM_UP_BATCHES} micro-batches before anybody died: nothing can be measured")
+        raise RuntimeError(f"no {WARM_UP_BATCHES} micro-batches before the kill: nothing can be measured")
     killed = time.time()
     death.kill()
     try:

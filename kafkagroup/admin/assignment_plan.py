@@ -76,7 +76,7 @@ def plan(assignor: str, cluster: ClusterMetadata, members: Iterable[PlanMember])
     Args:
         assignor: A name that `assignors.load` accepts.
         cluster: The topics' partitions and the racks of their replicas.
-        members: The members; the options of the first member are the leader's.
+        members: The members; the leader has the options of the first member.
 
     Raises:
         OptionError: The assignor does not exist, or refuses the options of a member.

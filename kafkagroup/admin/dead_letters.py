@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 ATTEMPT = "kafkagroup.redrive.attempt"
 """The header that counts how often a record was put back, as text."""
 
-# If no letter arrives for so long, only markers of transactions are left in the topic.
+# If no letter arrives in this time, only markers of transactions are left in the topic.
 _QUIET_SECONDS = 2.0
 _COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
 _PLACE_COLUMNS = ("headers", "partition", "offset")
@@ -44,7 +44,7 @@ class Redriven:
     Attributes:
         letters: The number of records written.
         doubles: The number of letters left out because another letter has the same record.
-        others: The number of records left out as no dead letters, because their headers name no record's place.
+        others: The number of records left out because they are no dead letters: their headers name no place.
     """
 
     letters: int = 0

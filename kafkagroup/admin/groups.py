@@ -199,7 +199,7 @@ class Groups:
             target: Where the group continues, see `kafka_source.model.rewind_target`.
             partitions: The partitions to move.
             topics: Topics of which to move all partitions. Without `partitions` and `topics`, the partitions that the
-                target names are moved; if it names none, all partitions with a committed offset.
+                target names are moved; if it names no partitions, all with a committed offset.
 
         Raises:
             OptionError: A partition has no committed offset that could be shifted.

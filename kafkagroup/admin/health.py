@@ -18,7 +18,7 @@ class PartitionSeen:
     """The samples of one partition of a group.
 
     Attributes:
-        committed: The committed offset in the last sample; None: the group has committed none.
+        committed: The committed offset in the last sample; None: the group has committed no offset.
         lag: The lag in the last sample, in offsets; without a committed offset, the number of offsets in the log.
         since: The time in seconds since which the samples show the same committed offset and a lag. Without a lag, the
             time of the last sample.

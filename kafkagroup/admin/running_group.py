@@ -90,8 +90,8 @@ def rewind_running_group(
 ) -> RunningRewind:
     """Set committed offsets of a group whose members are queries of kafkagroup; the queries continue at these offsets.
 
-    All partitions are set, or none. Partitions that are not named keep their offsets. The call returns when the offsets
-    are set. The queries read from these offsets within a second.
+    Either all partitions are set, or no partition is. Partitions that are not named keep their offsets. The call
+    returns when the offsets are set. The queries read from these offsets within a second.
 
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.

@@ -137,7 +137,7 @@ class Topics:
         return Rows(PartitionSummary, partitions)
 
     def for_assignor(self, topics: Collection[str]) -> ClusterMetadata:
-        """Return what an assignor has to know of topics: their partitions, and the racks of the replicas.
+        """Return the facts about topics that an assignor needs: their partitions, and the racks of the replicas.
 
         Raises:
             UnknownTopicError: A topic does not exist, or this user may not describe it.

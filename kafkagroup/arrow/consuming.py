@@ -234,7 +234,7 @@ class GroupStream(Stream):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commit the returned batches and the block's records together, or neither of them (exactly once).
+        """Commit the returned batches and the block's records together, or commit nothing (exactly once).
 
         After an error no record of the block is visible and no offset has moved. Either repeat the block with its
         batches, or continue: the stream returns the batches again. The transactional id follows from the group and the
@@ -277,7 +277,7 @@ class GroupStream(Stream):
         if not handed.partitions:
             return ()
         if self._goes_back and self._committed_ahead(self._handed.partitions):
-            raise self._refusal("the group has committed further")
+            raise self._refusal("the group has committed later offsets")
         return (self._trigger.offsets_of_member(handed),)
 
     def _refusal(self, why: str) -> FencedError:
@@ -366,7 +366,7 @@ class GroupStream(Stream):
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Needed even if all records are committed, or the trigger would leave the group's offsets for the stream's.
+        # Needed even if all records are committed: else the trigger would go back to the stream's lower offsets.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(

@@ -55,7 +55,7 @@ def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: 
         form: The form.
         schema: The columns of the batches.
         file: The file for the bytes; `finish` does not close it.
-        pipe: Whether to write Arrow's format for streams, which a pipe needs, and not the one for files.
+        pipe: Whether to write Arrow's streaming format, which a pipe needs, instead of its file format.
     """
     if form is FileFormat.PARQUET:
         return _Parquet(schema, file)

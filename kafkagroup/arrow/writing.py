@@ -239,7 +239,7 @@ def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if isinstance(data, Stream):
         # Arrow's C interface would pass errors, such as DataLossError and KeyboardInterrupt, as texts only.
         return data.schema, data
-    takes = "a record batch, or what has __arrow_c_stream__: a table of pyarrow or polars"
+    takes = "a record batch, or an object with __arrow_c_stream__, such as a table of pyarrow"
     if not hasattr(data, "__arrow_c_stream__"):
         raise OptionError("data", type(data).__name__, takes)
     try:

@@ -52,7 +52,7 @@ def one_group(argument: str | None, option: str | None) -> str:
     """Return the group id, which is given as the argument or as `--group`.
 
     Raises:
-        typer.BadParameter: The id is given in neither way, or differently in both.
+        typer.BadParameter: The id is missing, or the argument and the option differ.
     """
     if argument is not None and option is not None and argument != option:
         raise typer.BadParameter(f"names another group than the argument {argument}", param_hint="--group")

@@ -172,7 +172,7 @@ FILE_VARIABLE = "KAFKAGROUP_COMMAND_CONFIG"
 """The environment variable for `--command-config`."""
 
 _SERVERS = "bootstrap.servers"
-# Settings of a schema registry's client, which are in the same file as Kafka's.
+# Settings of a schema registry's client, which are in the same file as Kafka's settings.
 _REGISTRY_PREFIX = "schema.registry."
 
 _Servers = Annotated[

@@ -399,7 +399,7 @@ def redrive(
 
         done = put_back(connection.settings(), name, to=to, since=since)
         where = to or "the topics of their records, where every group sees them again"
-        note(f"Put {done.letters:,} records of {name} back to {where}; {done.doubles:,} letters were doubles.")
+        note(f"Put {done.letters:,} records of {name} back to {where}; {done.doubles:,} letters were duplicates.")
         if done.others:
             note(f"{done.others:,} records of {name} are no dead letters, and were left out.")
 

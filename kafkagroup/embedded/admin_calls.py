@@ -38,7 +38,7 @@ def until(deadline: float, look: Callable[[], _T | None]) -> _T | None:
 def view_of(settings: Mapping[str, str], topic: str | None = None) -> ClusterMetadata | None:
     """Return the metadata of the broker that `settings` names; None if the broker does not answer within 2 s.
 
-    Each call creates a new client, because a client that knows other brokers might send its request to one of them.
+    Each call creates a new client, because a client that knows other brokers might send its request to another broker.
 
     Args:
         settings: The client settings.

@@ -88,7 +88,7 @@ def _kafka(version: str) -> tuple[_Dependency, ...]:
 
 
 def broker_version() -> str:
-    """Return the version of Kafka that brokers run if none is given: `$KAFKAGROUP_KAFKA_VERSION`, else the newest."""
+    """Return the version of Kafka that brokers run by default: `$KAFKAGROUP_KAFKA_VERSION`, else the newest version."""
     return os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
 
 

@@ -26,8 +26,8 @@ from kafkagroup.embedded.tools import QUICK_START, jvm_command, run_java
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
-#: Kafka logs this line when the broker is registered, has caught up with the metadata, and accepts clients; the second
-#: one is that of a broker with ZooKeeper.
+#: Kafka logs this line when the broker is registered, has caught up with the metadata, and accepts clients. The second
+#: alternative is the line of a broker with ZooKeeper.
 _STARTED = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
 
 

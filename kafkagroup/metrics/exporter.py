@@ -44,7 +44,7 @@ class Gauges:
         self._existing |= {p.series for p in points if p.series.metric.kind is Kind.GAUGE}
 
     def replace(self, points: Iterable[Point]) -> tuple[Series, ...]:
-        """Keep only the gauges among these figures, and return the removed ones."""
+        """Keep only the gauges among these figures, and return the removed gauges."""
         before, self._existing = self._existing, frozenset()
         self.add(points)
         return tuple(before - self._existing)

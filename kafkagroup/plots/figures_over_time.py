@@ -45,7 +45,7 @@ def looks_of(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def batches_of(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples of micro-batches, or all samples if there is none."""
+    """Return the samples of micro-batches, or all samples if there are no such samples."""
     return [one for one in samples if not one.is_look] or list(samples)
 
 

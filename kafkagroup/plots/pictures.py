@@ -164,9 +164,7 @@ def _draw_throughput(both: Sequence[Axes], samples: Sequence[Sample]) -> None:
         size.stairs(measured, edges, color=_READ, label="read", linewidth=1.6, baseline=None)
         _quota_line(size, edges, rates.quota_bytes)
     else:
-        size.text(
-            0.5, 0.5, "bytes are known of a query with a quota", ha="center", va="center", transform=size.transAxes
-        )
+        size.text(0.5, 0.5, "only queries with a quota count bytes", ha="center", va="center", transform=size.transAxes)
     size.set_ylabel("bytes a second")
     _time_axis(size, samples)
     for axes in (records, size):

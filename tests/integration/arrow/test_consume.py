@@ -669,7 +669,7 @@ def test_a_transaction_that_is_repeated_writes_its_records_once(
             patch.setattr("kafkagroup.arrow.writing.commit_in", lose_the_answer)
             for batch in batches:
                 transaction.write(out, batch)
-        with pytest.raises(FencedError, match="has committed further"), stream.transaction() as transaction:
+        with pytest.raises(FencedError, match="has committed later offsets"), stream.transaction() as transaction:
             for batch in batches:
                 transaction.write(out, batch)
         assert list(stream) == []
