@@ -26,7 +26,7 @@ class RackAwareAssignor(StickyAssignor):
     name: ClassVar[str] = "rack-aware"
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """Assign as `sticky` does, with and without racks, improve both results, and return the better one."""
+        """Assign as `sticky` does, with and without racks, improve both results, and return the better result."""
         claims = {member: decode_sticky_user_data(said.user_data) for member, said in group.items()}
         shared = share(cluster, group, claims)
         if shared.racks is None:

@@ -208,7 +208,7 @@ def _changes(arguments: list[str]) -> list[str]:
 
 
 def _peek(arguments: list[str]) -> list[str]:
-    """Understand kcat's places and numbers: `-o 5` is an offset, `-o -5` the last 5, `-p 0` a partition."""
+    """Translate kcat's positions and counts: `-o 5` is an offset, `-o -5` the last 5, `-p 0` a partition."""
     line: list[str] = []
     partitions: list[str] = []
     words = iter(arguments)
