@@ -220,7 +220,7 @@ impl BatchBuilder {
         Ok(Batch { schema: self.schema.clone(), data, bytes })
     }
 
-    /// Returns a buffer for a batch's bytes. Give it back with [`Self::recycle`], so that no batch needs a new one.
+    /// Returns a buffer for a batch's bytes. Give it back with [`Self::recycle`], so that no batch needs a new buffer.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }

@@ -84,7 +84,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Returns whether Java's resolution of a field is not an error as a whole.
+    /// Returns whether Java can resolve a field, perhaps with an error in a part of it.
     fn field_fits(&self, w: Id, r: Id, steps: &mut usize, nesting: usize) -> bool {
         *steps = steps.saturating_sub(1);
         if *steps == 0 || nesting > MAX_NESTING {

@@ -74,7 +74,7 @@ fn not_finite(value: f64, out: &mut Vec<u8>) {
     string(name.as_bytes(), out);
 }
 
-/// Appends a number with an exponent. `tiny`: one more digit than the fewest is nearer to such a small number.
+/// Appends a number with an exponent. `tiny`: the number is so small that one more digit is nearer.
 fn scientific(value: impl LowerExp, tiny: bool, out: &mut Vec<u8>) {
     let mut text = format!("{value:e}");
     if tiny && !text.contains('.') {

@@ -38,7 +38,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes a message to the end of the input or of the group with this number; `rows`: earlier rows of the columns.
+    /// Takes a message to the end of the input, or of the group with this number; `rows`: earlier rows of the columns.
     fn message(
         &mut self,
         plan: &Message,

@@ -189,7 +189,7 @@ impl Writer<'_> {
             let whole: Cow<'_, [u8]> = if let [one] = *pieces { one.into() } else { pieces.concat().into() };
             return self.message(&kind, &whole, out, nesting + 1);
         }
-        // These zeros, as many as the widest number has, are the default of each type.
+        // Eight zero bytes, the size of the widest number, are the default of each type.
         let (_, mut bytes) = occurrences.last().copied().unwrap_or((wire_of(field).wire(), &[0; 8]));
         self.scalar(field, &mut bytes, out)
     }

@@ -303,7 +303,7 @@ impl Column {
         }
     }
 
-    /// Appends the rows from `first` on whose value comes again, ascending; for columns that can be the keys of a map.
+    /// Appends, ascending, the rows from `first` on whose value comes again later; for columns that can be map keys.
     pub fn replaced_since(&self, first: usize, replaced: &mut Vec<usize>) {
         match &self.data {
             Data::Bytes(bytes) => coming_again(bytes.since(first), first, replaced),

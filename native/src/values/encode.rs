@@ -74,7 +74,7 @@ impl Stop {
 }
 
 impl From<Stop> for Failure {
-    /// Converts the error of a column that cannot be written, known before its first row.
+    /// Converts the error of a column that is found before its first row is written.
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Unfit(fault) => Self::Type(fault),

@@ -186,7 +186,7 @@ impl Rows {
 }
 
 /// Adds a row for each value with `decode`, which gets its number, bytes and budget, until the batch is full. A null
-/// value becomes a null row, and so does a bad value, of which `decode` returns the id, if any, and the reason.
+/// value and a bad value become null rows. For a bad value, `decode` returns the id, if any, and the reason.
 #[inline(always)]
 pub fn rows_of(
     values: &impl Values,
