@@ -340,6 +340,12 @@ class Checks(Watch):
             return False
         return all(map(self._is_begun_late, self._parts.transactions.open()))
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether a transaction is open that has offsets only, such as that of a driver that was just killed."""
+        known = self._parts.transactions
+        return any(not known.transactions[name].partitions for name in known.open())
+
     def _is_begun_late(self, name: str) -> bool:
         """Return whether an open transaction has no records for which readers could wait."""
         one = self._parts.transactions.transactions[name]

@@ -83,8 +83,7 @@ class Run:
             for worker in self._faults.held:
                 world.after(world.random.uniform(0, _LATE_ATTEMPTS / 3), worker.thaw)
             world.run(world.now + _LATE_ATTEMPTS)
-            # A query may begin a transaction meanwhile.
-            world.run(world.now + self._quiet_within, done=self.checks.is_done)
+            world.run(world.now + _LATE_ATTEMPTS, done=lambda: not self.checks.is_committing)
         self.checks.look_at_end()
 
     def _is_over(self) -> bool:
