@@ -12,7 +12,7 @@ from kafka_source.client_config.servers import Endpoint
 WARNING_SECONDS = 3.0
 """Seconds without an answer from any advertised address after which a warning names them."""
 
-ERROR_SECONDS = 7.0
+ERROR_SECONDS = 6.0
 """Seconds without an answer from any address, of `bootstrap.servers` or advertised, after which an error is raised."""
 
 FIRST_SECONDS = 1.5

@@ -14,7 +14,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait 10 s for a broker that is not there."""
+    """Do not wait for a broker that is not there."""
     monkeypatch.setattr(advertised, "ERROR_SECONDS", 0.2)
 
 
