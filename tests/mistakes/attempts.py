@@ -23,8 +23,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.mistakes.catalog import CONNECT, MISTAKES, OVER_CONNECT, PAGE, At, How, Mistake, Row, page
@@ -164,6 +165,8 @@ class Attempts:
                 frame.write.format("kafkagroup").options(**options).mode("append").save()
             elif mistake.how is How.COPY:
                 self._copy(options, checkpoint)
+            elif mistake.how is How.DELETED:
+                self._lose_topic(options, checkpoint)
             else:
                 self._stream(options, checkpoint)
         except Exception as error:
@@ -175,13 +178,24 @@ class Attempts:
         reader = self._spark.readStream.format("kafkagroup").options(startingOffsets="earliest", **options)
         self._to_end(reader.load().writeStream.format("noop"), checkpoint)
 
+    def _lose_topic(self, options: dict[str, str], checkpoint: str) -> None:
+        rows = self._spark.readStream.format("kafkagroup").options(startingOffsets="earliest", **options).load()
+        query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        while query.lastProgress is None:
+            time.sleep(0.1)
+        admin = AdminClient({"bootstrap.servers": options["kafka.bootstrap.servers"]})
+        admin.delete_topics([options["subscribe"]])[options["subscribe"]].result()
+        self._await(query)
+
     def _copy(self, options: dict[str, str], checkpoint: str) -> None:
         login = {name: text for name, text in options.items() if name.startswith(("kafka.bootstrap", "kafka.s"))}
         frame = self._spark.readStream.format("kafkagroup").options(subscribe=self._topic, **login).load()
         self._to_end(frame.select("value").writeStream.format("kafkagroup").options(**options), checkpoint)
 
     def _to_end(self, writer: DataStreamWriter, checkpoint: str) -> None:
-        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        self._await(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
+
+    def _await(self, query: StreamingQuery) -> None:
         try:
             if not query.awaitTermination(SECONDS):
                 raise LookupError(f"no error within {SECONDS} s")
@@ -219,11 +233,12 @@ def kafkas() -> Iterator[dict[At, Callable[[str], dict[str, str]]]]:
         EmbeddedKafka(advertised_ports={1: 9}) as elsewhere,
     ):
         for kafka in (open_to_all, guarded, elsewhere):
-            for topic in ("orders", "enriched", "payments"):
+            for topic in ("orders", "enriched", "payments", "parcels"):
                 kafka.create_topic(topic, 2)
             producer = Producer({"bootstrap.servers": kafka.internal_bootstrap_servers})
             for number in range(3):
                 producer.produce("orders", f"order {number}".encode())
+            producer.produce("parcels", b"parcel")
             if producer.flush(60):
                 raise RuntimeError("the orders were not written")
         for user, rights in RIGHTS.items():

@@ -40,6 +40,7 @@ class How(Enum):
     STREAM = "a stream to nowhere"
     WRITE = "a batch of one row, with the column `value`, is written"
     COPY = "a stream of the topic `orders` is written"
+    DELETED = "a stream to nowhere runs, and its topic is deleted"
     AGAIN = "a stream to nowhere, with the checkpoint of one that reads `orders` in the group `billing`"
     COMMAND = "a command of a shell"
     PYTHON = "a program"
@@ -215,6 +216,7 @@ MISTAKES = (
         words="`subscribe=nowhere` in a stream",
         connect=True,
     ),
+    Mistake(BROKERS, {"subscribe": "parcels"}, how=How.DELETED, at=At.OPEN, words="a topic deleted under a stream"),
     Mistake(BROKERS, {"assign": '{"orders":[0,9]}'}, without=("subscribe",), at=At.OPEN, connect=True),
     Mistake(BROKERS, {"startingOffsets": '{"orders":{"0":0}}'}, at=At.OPEN),
     Mistake(BROKERS, {**_JSON}, at=At.OPEN, words="`value.format=json`, and a value that is no JSON"),
