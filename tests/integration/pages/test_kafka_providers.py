@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import os
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError
 from kafka_source.kafka_client.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -28,7 +33,9 @@ from kafkagroup.admin import Groups
 from kafkagroup.doctor import examine
 from kafkagroup.embedded import EmbeddedKafka, Frame, Security
 from kafkagroup.embedded.tcp_proxy import CutConnection, TcpProxy
+from tests.integration.connect.test_token_provider import TOKENS, token
 from tests.integration.pages.test_pages_run import blocks, shell
+from tests.support.programs import installed
 from tests.support.records import produce
 
 _S = TypeVar("_S", bound=Structure)
@@ -40,6 +47,7 @@ USERS = dict.fromkeys(("key", "billing", "$ConnectionString"), PASSWORD)
 TRANSACTIONS = frozenset({22, 24, 25, 26, 28, 65, 66})
 # DescribeAcls, CreateAcls, DeleteAcls, DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
 ADMINISTRATION = frozenset({29, 30, 31, 32, 33, 44})
+SASL_AUTHENTICATE = 36
 # Kafka 2.5's of Produce, Fetch, ListOffsets, Metadata, OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup.
 OLD = {0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 7, 10: 3, 11: 7}
 
@@ -86,6 +94,42 @@ class Provider:
         return changed(answer, brokers=brokers, cluster_id=None, controller_id=-1)
 
 
+@dataclass
+class Msk(Provider):
+    """A provider that accepts the tokens that AWS's signer makes with `PASSWORD`, by a token that its broker accepts.
+
+    The broker refuses all others, which are no JWT.
+    """
+
+    # A version without tags.
+    newest: dict[int, int] = field(default_factory=lambda: {SASL_AUTHENTICATE: 1})
+
+    def ask(self, frame: Frame) -> Iterable[bytes]:
+        (payload,) = super().ask(frame)
+        head, start, login = payload.partition(b"n,,\1auth=Bearer ")
+        if start and is_signed(base64.urlsafe_b64decode(login.rstrip(b"\1") + b"==").decode()):
+            login = start + token({"user": "role"})[0].encode() + b"\1\1"
+            return [head[:-4] + struct.pack(">i", len(login)) + login]
+        return [payload]
+
+
+def is_signed(url: str) -> bool:
+    """Whether `PASSWORD` has signed a request for MSK in eu-west-1, by AWS's Signature Version 4."""
+    split = urlsplit(url)
+    asked = dict(parse_qsl(split.query))
+    signature = asked.pop("X-Amz-Signature")
+    # The signer adds it to the signed URL.
+    del asked["User-Agent"]
+    scope = [asked["X-Amz-Date"][:8], "eu-west-1", "kafka-cluster", "aws4_request"]
+    query = urlencode(sorted(asked.items()), quote_via=quote, safe="~")
+    request = "\n".join(["GET", split.path, query, f"host:{split.netloc}", "", "host", sha256().hexdigest()])
+    signed = [asked["X-Amz-Algorithm"], asked["X-Amz-Date"], "/".join(scope), sha256(request.encode()).hexdigest()]
+    key = f"AWS4{PASSWORD}".encode()
+    for text in (*scope, "\n".join(signed)):
+        key = hmac.digest(key, text.encode(), "sha256")
+    return asked["Action"] == "kafka-cluster:Connect" and key.hex() == signature
+
+
 LEAST = Provider(TRANSACTIONS | ADMINISTRATION, OLD, is_odd=True)
 
 
@@ -113,7 +157,10 @@ def rewritten(frame: Frame, request: type[Request[_S]], response: type[_S], chan
 @pytest.fixture(scope="module")
 def behind() -> Iterator[tuple[EmbeddedKafka, TcpProxy]]:
     secured = Security("SASL_PLAINTEXT", USERS)
-    with TcpProxy() as proxy, EmbeddedKafka(security=secured, advertised_ports={1: proxy.port}) as kafka:
+    with (
+        TcpProxy() as proxy,
+        EmbeddedKafka(security=secured, advertised_ports={1: proxy.port}, config=TOKENS) as kafka,
+    ):
         proxy.connect_to(kafka.port(1))
         for topic in ("orders", "copies"):
             kafka.create_topic(topic, 2)
@@ -164,7 +211,7 @@ def follow(title: str, changes: Mapping[str, str], folder: Path) -> dict[str, st
     for word, own in changes.items():
         assert word in code
         code = code.replace(word, own)
-    given = re.findall(r'\.option\("kafka\.([a-z.]+)", (.+)\)', code)
+    given = re.findall(r'"kafka\.([a-z.]+)"[,:] (.+?)\)?,?$', code, re.MULTILINE)
     settings = {name: str(eval(value, {"os": os})) for name, value in given}
     group = settings.pop("group.id")
     (folder / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -226,3 +273,29 @@ def test_the_section_of_scram_is_followed(
     certificate = encrypted.java_client_config()["ssl.truststore.location"]
     changes = {"kafka.example.com:9093": encrypted.bootstrap_servers, "/etc/kafka/ca.pem": certificate}
     follow("Redpanda, Aiven, self-made", changes, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.requires_native
+def test_the_section_of_iam_is_followed(
+    behind: tuple[EmbeddedKafka, TcpProxy],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka, proxy = behind
+    provider = Msk(ADMINISTRATION)
+    proxy.on_request, proxy.on_response = provider.ask, provider.answer
+    # As the extra `aws` does.
+    signer = installed(tmp_path / "signer", "aws-msk-iam-sasl-signer-python")
+    monkeypatch.syspath_prepend(signer)
+    monkeypatch.setenv("PYTHONPATH", str(signer))
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", PASSWORD)
+    server = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com:9098"
+    settings = follow("Amazon MSK", {server: kafka.bootstrap_servers, "SASL_SSL": "SASL_PLAINTEXT"}, tmp_path)
+    assert arrow.write("copies", pa.table({"value": [b"one"]}), settings) == 1
+    assert provider.refused == set()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    with pytest.raises(AuthenticationError):
+        consume(settings, "refused")
