@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kafkagroup.embedded import EmbeddedKafka
+from testbed.kubernetes_cluster import KubernetesCluster, reason_against_kubernetes
 from testbed.spark_cluster import (
     LOOPBACK,
     SPARK,
@@ -27,7 +29,7 @@ from testbed.spark_cluster import (
     without_our_paths,
 )
 from testbed.yarn_cluster import YarnCluster
-from tests.support.programs import installed, run_python
+from tests.support.programs import run_python
 from tests.support.records import Topic, produce
 
 pytestmark = pytest.mark.long
@@ -77,9 +79,9 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def follow(mode: str, changes: Mapping[str, str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Do what the recipe of an environment archive says for a mode, and return what the commands print."""
-    (code,) = re.findall(rf"^\*\*{mode}.*?^```shell\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+def follow(start: str, changes: Mapping[str, str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Run the first commands after a line that begins so, and return what they print."""
+    code = re.findall(rf"^{re.escape(start)}.*?^```shell\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)[0]
     for word, own in changes.items():
         assert word in code
         code = code.replace(word, own)
@@ -95,8 +97,8 @@ def follow(mode: str, changes: Mapping[str, str], folder: Path, environment: Map
 @pytest.mark.parametrize(
     ("mode", "master", "cluster"),
     [
-        ("Client mode", "spark://master:7077", partial(SparkCluster, workers=1, cores=2)),
-        ("Cluster mode", "yarn", YarnCluster),
+        ("**Client mode", "spark://master:7077", partial(SparkCluster, workers=1, cores=2)),
+        ("**Cluster mode", "yarn", YarnCluster),
     ],
     ids=["standalone", "yarn"],
 )
@@ -158,9 +160,29 @@ def test_connect_with_the_package_on_the_server_alone(kafka: EmbeddedKafka, topi
     assert f"count {COUNT}" in done.stdout, done.stderr[-3000:] + log[-3000:]
 
 
-def test_the_manifest_of_the_probe_fits_kubernetes_schemas(tmp_path: Path) -> None:
-    schemas = installed(tmp_path / "schemas", "kubernetes-validate==1.37.0")
-    (manifest,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    (tmp_path / "manifest.yaml").write_text(manifest)
-    validate = [sys.executable, "-m", "kubernetes_validate", "--strict"]
-    run("env", f"PYTHONPATH={schemas}", *validate, tmp_path / "manifest.yaml")
+@pytest.mark.timeout(3600)
+def test_kubernetes_with_pods_that_are_processes(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> None:
+    if reason := reason_against_kubernetes():
+        pytest.skip(reason)
+    name = topic("recipe-kubernetes", partitions=2)
+    produce(kafka.bootstrap_servers, name, COUNT)
+    settings = {
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
+    }
+    with KubernetesCluster(tmp_path) as running:
+        running.allow("spark", ["pods", "services", "configmaps", "persistentvolumeclaims"])
+        settings["spark.kubernetes.driver.master"] = running.inner_address
+        (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+        environment = without_our_paths() | {"SPARK_CONF_DIR": str(tmp_path), "KUBECONFIG": str(running.kubeconfig)}
+        (probe,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+        deployments = "/apis/apps/v1/namespaces/default/deployments?dryRun=All&fieldValidation=Strict"
+        running.ask(deployments, yaml.safe_load(probe))
+        arguments = f"job.py {kafka.bootstrap_servers} {name} {name}-group"
+        changes = {"https://kubernetes.example.com:6443": running.address, "job.py": arguments, "=4": "=2"}
+        told = follow("## Kubernetes", changes, tmp_path, environment) + running.logs()
+    assert f"count {COUNT}" in told, told[-6000:]
+    findings = [line for line in told.splitlines() if line.startswith("finding ")]
+    assert findings
+    assert all(line.startswith("finding ok: executor ") for line in findings), findings
