@@ -34,6 +34,8 @@ def session(lake: str, folder: str) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.local.dir": tempfile.gettempdir(),
+        # Spark has no second start else, if a kill leaves the first file of the checkpoint unfinished.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
     if lake == "delta":
         settings["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
@@ -98,6 +100,9 @@ def main(kind: str, folder: str, options: str, version: str = "1", *columns: str
     # Not availableNow: in Spark 4.1 a run of a Python source with it is one micro-batch.
     query.processAllAvailable()
     query.stop()
+    if lake == "iceberg":
+        # A query has a catalog of its own, and that of this session caches a table for half a minute.
+        spark.catalog.refreshTable(name)
     table = spark.table(name)
     if way == "merge":
         batch = {key: source[key] for key in ("kafka.bootstrap.servers", "subscribe")}
