@@ -17,9 +17,9 @@ import sys
 import tempfile
 import zipfile
 from importlib.machinery import ModuleSpec
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 from typing import cast
 
 #: JVM options for a process that lives for seconds: half of its processor time went into the second compiler. Hadoop
@@ -27,8 +27,10 @@ from typing import cast
 _SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djdk.lang.Process.launchMechanism=VFORK"
 
 #: The zips on the path of Spark's Python workers: pyspark and py4j.
-_ZIPS = Path(cast(ModuleSpec, find_spec("pyspark")).origin or "").parent / "python" / "lib"
-_ARCHIVE = Path(sys.prefix, f"spark-{version('pyspark')}.jsa")
+_SPARK = Path(cast(ModuleSpec, find_spec("pyspark")).origin or "").parent
+_ZIPS = _SPARK / "python" / "lib"
+_VERSION: str = run_path(str(_SPARK / "version.py"))["__version__"]
+_ARCHIVE = Path(sys.prefix, f"spark-{_VERSION}.jsa")
 
 
 def jvm_options() -> str:
@@ -46,7 +48,7 @@ def checkpoint_files() -> str:
 
     With this class and without the helper process, 22 tests with streams take 52 s of processor time, not 73 s.
     """
-    later = tuple(map(int, version("pyspark").split(".")[:2])) >= (4, 1)
+    later = tuple(map(int, _VERSION.split(".")[:2])) >= (4, 1)
     package = "org.apache.spark.sql.execution.streaming" + (".checkpointing" if later else "")
     return f"{package}.FileSystemBasedCheckpointFileManager"
 

@@ -71,6 +71,27 @@ def until_log(log: Path, text: str, seconds: float = 90) -> None:
         time.sleep(0.2)
 
 
+@contextmanager
+def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Run a server of Spark Connect with a local master, and yield its address; its log is in the folder."""
+    port = free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": LOOPBACK,
+        "spark.connect.grpc.binding.port": port,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.session.timeZone": "UTC",
+    }
+    conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    command = [str(SPARK / "bin" / "spark-submit"), "--master", "local[2]", *conf, *main]
+    with server_process(command, folder / "server.log", environment):
+        until_log(folder / "server.log", "Spark Connect server started at")
+        yield f"sc://{LOOPBACK}:{port}"
+
+
 class SparkCluster:
     """A standalone cluster; use it in a with statement.
 

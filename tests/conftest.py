@@ -150,9 +150,17 @@ def users_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """A local Spark with two cores; if tests of `tests/parity` are collected, it has the JVM's Kafka connector."""
+    """A local Spark with two cores; if tests of `tests/parity` are collected, it has the JVM's Kafka connector.
+
+    With the variable SPARK_REMOTE it is a session of that server.
+    """
     from pyspark.sql import SparkSession
 
+    if remote := os.environ.get("SPARK_REMOTE"):
+        connected = SparkSession.builder.remote(remote).getOrCreate()
+        yield connected
+        connected.stop()
+        return
     jars: list[Path] = []
     if any("parity" in item.path.parts for item in request.session.items):
         import pyspark

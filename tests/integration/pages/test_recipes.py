@@ -19,15 +19,7 @@ import yaml
 
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.kubernetes_cluster import KubernetesCluster, reason_against_kubernetes
-from testbed.spark_cluster import (
-    LOOPBACK,
-    SPARK,
-    SparkCluster,
-    free_port,
-    server_process,
-    until_log,
-    without_our_paths,
-)
+from testbed.spark_cluster import LOOPBACK, SPARK, SparkCluster, connect_server, without_our_paths
 from testbed.yarn_cluster import YarnCluster
 from tests.support.programs import run_python
 from tests.support.records import Topic, produce
@@ -143,19 +135,11 @@ def test_a_cluster_with_an_environment_archive(
 
 @pytest.mark.timeout(400)
 def test_connect_with_the_package_on_the_server_alone(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> None:
-    name, port = topic("recipe-connect", partitions=2), free_port()
+    name = topic("recipe-connect", partitions=2)
     produce(kafka.bootstrap_servers, name, COUNT)
     environment = {**without_our_paths(), "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-    command = [
-        str(SPARK / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--master", "local[2]", "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
-        "--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false",
-        "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1", "spark-internal",
-    ]  # fmt: skip
-    with server_process(command, tmp_path / "server.log", environment):
-        until_log(tmp_path / "server.log", "Spark Connect server started at")
-        arguments = (f"sc://127.0.0.1:{port}", kafka.bootstrap_servers, name)
-        done = run_python("-m", "tests.apps.connect_client", *arguments, seconds=200)
+    with connect_server(tmp_path, environment) as server:
+        done = run_python("-m", "tests.apps.connect_client", server, kafka.bootstrap_servers, name, seconds=200)
     log = (tmp_path / "server.log").read_text(errors="replace")
     assert f"count {COUNT}" in done.stdout, done.stderr[-3000:] + log[-3000:]
 
