@@ -50,5 +50,8 @@ class Load:
         """
         self._closing.set()
         self._thread.join()
-        if left := self._producer.flush(_FLUSH_SECONDS):
+        left = self._producer.flush(_FLUSH_SECONDS)
+        # With its connections, which only the end of brokers would close otherwise.
+        del self._producer
+        if left:
             raise RuntimeError(f"{left} records could not be written within {_FLUSH_SECONDS:g} s")

@@ -94,9 +94,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def kafka(kafkagroup_broker: EmbeddedKafka) -> EmbeddedKafka:
-    """One node, shared by all tests: do not kill it."""
-    return kafkagroup_broker
+def kafka(request: pytest.FixtureRequest) -> EmbeddedKafka:
+    """One node, shared by all tests: do not kill it. `tests.support.other_brokers` has the tests use others."""
+    from tests.support.other_brokers import other_brokers
+
+    return other_brokers() or request.getfixturevalue("kafkagroup_broker")
 
 
 @pytest.fixture(scope="module")

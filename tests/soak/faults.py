@@ -26,7 +26,7 @@ class Faults:
     Args:
         rng: The source of all choices.
         kafka: The brokers.
-        proxies: Between clients and each broker.
+        proxies: Between clients and each broker; without any, brokers and the network have no faults.
         workers: Spark's.
         copy: The exactly-once query, with its output.
         shared: The queries that share groups. The driver of the last one is never killed: its memory is looked at.
@@ -48,10 +48,6 @@ class Faults:
         self.done: Counter[str] = Counter()
         # Each fault takes itself back.
         self._book: dict[str, Callable[[], None]] = {
-            "broker killed": lambda: self._restart(self._any_node()),
-            "broker suspended": lambda: self._suspend_broker(self._any_node()),
-            "coordinator killed": lambda: self._restart(self._coordinator()),
-            "coordinator suspended": lambda: self._suspend_broker(self._coordinator()),
             "worker killed": self._kill_worker,
             "executor killed": lambda: self._kill_one(self._workers.executors()),
             "executor suspended": lambda: self._suspend(self._workers.executors()[:1], 12),
@@ -63,14 +59,21 @@ class Faults:
             "driver suspended": lambda: self._suspend(self._any_query().pids(), 15),
             "Java consumer killed": self._kill_consumer,
             "Java consumer stopped": self._stop_consumer,
-            "connections cut": self._cut_connections,
-            "network slow": self._slow_network,
-            "network silent": self._silence_network,
-            "answers lost": self._lose_answers,
             "partition added": self._side.grow,
             "topic created again": self._side.create_again,
-            "unclean election": self._side.lose_records,
         }
+        if proxies:
+            self._book |= {
+                "broker killed": lambda: self._restart(self._any_node()),
+                "broker suspended": lambda: self._suspend_broker(self._any_node()),
+                "coordinator killed": lambda: self._restart(self._coordinator()),
+                "coordinator suspended": lambda: self._suspend_broker(self._coordinator()),
+                "connections cut": self._cut_connections,
+                "network slow": self._slow_network,
+                "network silent": self._silence_network,
+                "answers lost": self._lose_answers,
+                "unclean election": self._side.lose_records,
+            }
         self._left: list[str] = []
 
     def one(self) -> str:

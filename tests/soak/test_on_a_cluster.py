@@ -5,6 +5,7 @@
 One query copies exactly once, with speculation; two share their groups with Java consumers. One of these prefers
 another strategy at each start, and reads a topic besides that grows, is created again and loses records. It prints its
 seed and each fault. KAFKAGROUP_SEED=… chooses the same faults again, KAFKAGROUP_SOAK_MINUTES=… another duration.
+KAFKAGROUP_TEST_BROKERS=… has it use brokers that run already, without faults of brokers and of the network.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.soak.faults import Faults
 from tests.soak.measure import Curves, rising
 from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_started
 from tests.soak.side_topic import SIDE, SideTopic
+from tests.support.other_brokers import other_brokers
 from tests.support.records import CommittedReader
 from tests.support.waiting import wait_until
 
@@ -54,7 +56,10 @@ SPECULATION = {
 
 @contextmanager
 def brokers() -> Iterator[tuple[EmbeddedKafka, Mapping[int, TcpProxy]]]:
-    """Run three brokers, each behind a proxy."""
+    """Run three brokers, each behind a proxy; or use others, without a proxy."""
+    if (others := other_brokers()) is not None:
+        yield others, {}
+        return
     config = {"default.replication.factor": 3, "min.insync.replicas": 2}
     with ExitStack() as stack:
         proxies = {node: stack.enter_context(TcpProxy()) for node in (1, 2, 3)}
