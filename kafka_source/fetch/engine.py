@@ -64,7 +64,7 @@ class FetchRequest:
         topics: Mapping[str, str],
         pacer: Pacer | None = None,
     ) -> FetchRequest:
-        """Return the request of a query with these options; the arguments are the attributes."""
+        """Return the request for a query with these options; the other arguments are attributes of the request."""
         return cls(
             ranges,
             columns,
@@ -82,12 +82,12 @@ class FetchRequest:
 
     @property
     def loss_patience(self) -> float:
-        """The seconds for which planned records may be missing; `kafkaConsumer.pollTimeoutMs` can lower them."""
+        """The seconds for which planned records may be missing, at most `kafkaConsumer.pollTimeoutMs`."""
         return min(self.loss_patience_ms, self.timeout_ms) / 1000
 
 
 class FetchEngine(Protocol):
-    """An engine that fetches ranges from the brokers. One object reads many requests, one after another."""
+    """An engine that fetches ranges from the brokers. One engine serves many requests, one after another."""
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
         """Yield every record of all ranges once, in offset order within a partition.

@@ -1,4 +1,4 @@
-"""The librdkafka engine of reads: consumers in no group, their time-outs, data loss, quota. Slower than `native`."""
+"""The fetch engine with librdkafka, slower than `native`: consumers in no group, time-outs, data loss, quota."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Rows:
         """Return the record batch and begin the next.
 
         Raises:
-            UnreadableRecordError: Bytes of a column that is requested as text, or the key of a header, are no text; or
-                a timestamp is outside of Spark's range.
+            UnreadableRecordError: A value of a column that is requested as text, or the key of a header, is no text.
+                Or a timestamp is outside of Spark's range.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -90,7 +90,7 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
         case "timestamp":
             return _times(messages, lenient=column.lenient).cast(field.type)
         case "timestampType":
-            # No timestamp, create time and log-append time are 0, 1 and 2 in librdkafka, and -1, 0 and 1 in Spark.
+            # librdkafka has 0 for no timestamp, 1 for a create time, 2 for a log-append time; Spark has -1, 0 and 1.
             return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
         case "headers":
             return pa.array([_headers(m) for m in messages], field.type)
@@ -156,7 +156,7 @@ _CHUNK = 2000
 _POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
 _MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
-# With at least this grant a task fetches as without a quota.
+# A task whose grant is at least as large fetches as if there were no quota.
 _UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
@@ -205,7 +205,7 @@ class LibrdkafkaEngine:
         self.last_problem = ""
         self._topic_unknown = False
         self.shaken = True
-        # The bytes of a message on the network, by topic, from the last fetch.
+        # The size of a message on the network in the last fetch, in bytes by topic.
         self.record_bytes: dict[str, float] = {}
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
@@ -236,7 +236,7 @@ class LibrdkafkaEngine:
         return client.run(client.metadata(topics, deadline))
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        """Return the end of a partition's log; a read_committed consumer only shows the last stable offset.
+        """Return a partition's high watermark, because a read_committed consumer only shows the last stable offset.
 
         Raises:
             RetriableError: No broker answers, or the leader does not.
@@ -281,8 +281,8 @@ class LibrdkafkaEngine:
             "error_cb": self._on_problem,
         }
         if kind.paced:
-            # Statistics report throttling too. `throttle_cb` would add two events for each throttled fetch to the queue
-            # of messages, and librdkafka fetches only when these are consumed.
+            # Statistics report throttling too. `throttle_cb` would put two events for each throttled fetch into the
+            # queue of messages, and librdkafka fetches nothing until the events are consumed.
             config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
         else:
             config["throttle_cb"] = meter.on_throttle
@@ -306,7 +306,7 @@ class LibrdkafkaEngine:
 
     def _on_problem(self, error: KafkaError) -> None:
         self.last_problem, self.shaken = error.str(), True
-        # This error is reported here only. Other errors of partitions arrive instead of a message.
+        # Only this callback reports an unknown topic. A partition's other errors arrive in place of a message.
         self._topic_unknown |= error.code() in _UNKNOWN
 
 
@@ -321,8 +321,8 @@ def _kind(request: FetchRequest) -> _Kind:
     max_bytes = pacer.max_bytes(1024.0)
     if max_bytes is None or max_bytes >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
-    # At most one grant of the quota, because records that were fetched ahead are lost at the end of a task. Brokers
-    # send at least one whole batch. With powers of two a consumer can serve later tasks with other bounds.
+    # The fetch size is at most one grant of the quota, because records that were fetched ahead are lost at the end of
+    # a task. The size is a power of two, so that a consumer can serve later tasks whose bounds are similar.
     grain = max(_MIN_GRAIN, min(_MAX_GRAIN, 1 << (max_bytes.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
@@ -343,7 +343,7 @@ class _LibrdkafkaReader:
         # The time of the next check of a log that ended before its range.
         self._look_again: dict[TopicPartition, float] = {}
         self._ask_for_leaders_at = 0.0
-        # The partitions that librdkafka has stopped to fetch.
+        # The partitions that librdkafka has stopped fetching.
         self._stopped: set[TopicPartition] = set()
         self._rows = Rows(request.columns)
         # The time from which records are late.
@@ -383,13 +383,13 @@ class _LibrdkafkaReader:
             elif self._engine.topic_became_unknown():
                 self._check_existence()
             elif self._open and not self._look_again and time.monotonic() > self._overdue_at:
-                # A log that is checked again counts as a possible loss, and not as late.
+                # While the end of a log is checked again, its missing records may be lost, so they are not late.
                 raise self._timed_out()
         if len(self._rows):
             yield self._rows.drain()
 
     def _check_identity(self) -> None:
-        """Compare the ids of cluster and topics with those of the plan, before records of new connections are used.
+        """Before records from new connections are used, compare the ids of cluster and topics with the plan's ids.
 
         The brokers' names may lead to another cluster, and librdkafka requests topics by name only.
         """
@@ -407,7 +407,7 @@ class _LibrdkafkaReader:
             self._engine.shaken = True
 
     def _check_topics(self, found: Snapshot) -> None:
-        """Report the ranges of topics that were created again; with `failOnDataLoss=false` leave them out."""
+        """Report the loss of ranges whose topics were created again; with `failOnDataLoss=false` leave them out."""
         if self._request.cluster not in (None, found.cluster_id):
             # The topics were migrated to this cluster (cluster.moved.from), where they have other ids.
             return
@@ -417,7 +417,7 @@ class _LibrdkafkaReader:
                 self._lost(whole, None, describe_recreated(topic.id_text))
 
     def _assign_more(self) -> None:
-        """Assign the ranges to the consumer, with small fetch sizes one after another.
+        """Assign the ranges to the consumer; if the fetch size is small, assign one range after another.
 
         With a small fetch size brokers send a whole batch of the first partition, and truncated batches of the others.
         """
@@ -537,7 +537,7 @@ class _LibrdkafkaReader:
         return low, self._engine.high_watermark(whole.topic_partition) if self._request.read_committed else high
 
     def _check_ends(self) -> None:
-        """Check logs that ended before their ranges again later, because a new leader may know fewer offsets."""
+        """Check the ends of short logs a second time, because a new leader may have fewer offsets for a while."""
         self._ask_for_leaders()
         for tp in [tp for tp, when in self._look_again.items() if time.monotonic() >= when]:
             del self._look_again[tp]
@@ -552,7 +552,7 @@ class _LibrdkafkaReader:
                 self._seek(tp, self._next[tp])
 
     def _ask_for_leaders(self) -> None:
-        """Make librdkafka request metadata, because the broker with the short log may be cut off while another leads.
+        """Make librdkafka request metadata, because the broker with a short log may no longer be the leader.
 
         While the leader answers, librdkafka requests metadata only every five minutes.
         """
@@ -576,7 +576,7 @@ class _LibrdkafkaReader:
         low, high = self._watermarks(whole)
         tp = whole.topic_partition
         if self._next[tp] > high:
-            # A leader may be behind for a while; librdkafka stops fetching until its position is set.
+            # A leader may be behind for a while. librdkafka stops fetching the partition until a position is set again.
             self._stopped.add(tp)
             self._look_again[tp] = time.monotonic() + self._request.loss_patience
         elif self._next[tp] < low < whole.end:

@@ -18,7 +18,7 @@ class WireMeter:
     """The callbacks of one consumer, and their last values."""
 
     def __init__(self) -> None:
-        # Bytes on the wire for a byte of a message.
+        # The bytes on the wire divided by the bytes of the messages.
         self._ratio = 1.0
         self._taken = self._received_before = 0.0
         self._counted = self._uncounted = 0.0
@@ -29,7 +29,7 @@ class WireMeter:
         return (value_bytes + records * _RECORD_BYTES) * self._ratio
 
     def count(self, size: float) -> float:
-        """Return the bytes to count for messages of this size on the wire, with the uncounted rest."""
+        """Return the bytes to count for these messages: their size on the wire, corrected by the last statistics."""
         self._taken += size / self._ratio
         news = max(0.0, size + self._uncounted)
         self._uncounted += size - news

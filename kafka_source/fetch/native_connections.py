@@ -19,7 +19,7 @@ from kafka_source.model.identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
 
 NEAR_BYTES = 8 << 20
-"""The first size: from a near broker 16 MiB gain little and take twice the memory."""
+"""The initial fetch size. If the broker is near, 16 MiB would gain little and take twice the memory."""
 
 FAR_BYTES = 32 << 20
 """The largest size, which bounds the memory of a worker."""
@@ -29,8 +29,8 @@ FAR_BYTES = 32 << 20
 class FetchSize:
     """The largest number of bytes to request from a broker.
 
-    The next request is sent when a response has arrived, so its round trip passes while the response is decoded. For a
-    longer round trip, larger responses give the task more to decode.
+    The next request is sent when a response has arrived, so its round trip passes while the response is decoded. If the
+    round trip is longer, a larger response gives the task more to decode in that time.
 
     Args:
         most: The largest size; `fetch.max.bytes` can lower it.
@@ -106,7 +106,7 @@ class NativeConnections:
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
     def refresh(self, topics: set[str], *, another: bool, seconds: float) -> None:
-        """Fetch the metadata of these topics again; with `another` from another broker than last time."""
+        """Fetch the metadata of these topics again; with `another`, not from the broker that sent the last metadata."""
         client, deadline = self._client, Deadline(min(_CONTROL_SECONDS, seconds))
         client.run(client.metadata(topics, deadline, another=another))
 
@@ -186,7 +186,7 @@ class NativeConnections:
 
 
 def _at_most(settings: Settings, name: str) -> int:
-    """Return a bound in bytes; 0 becomes 1, with which brokers send one record batch too."""
+    """Return a bound in bytes; 0 becomes 1, because with either bound brokers send one record batch."""
     given = settings.integer(name)
     return FAR_BYTES if given is None else max(1, min(FAR_BYTES, given))
 

@@ -1,4 +1,4 @@
-"""The native engine of reads: the choice of brokers, moved leaders, time-outs, data loss, and decoding to Arrow.
+"""The native fetch engine: the choice of brokers, moved leaders, time-outs, data loss, and decoding to Arrow.
 
 Each broker has at most one request under way, and each partition is in at most one request. A partition moves to
 another broker only after the response, or after the connection is lost. The next request is sent before a response's
@@ -58,7 +58,7 @@ class _Part:
         asked: The fetch offset of the next request; all records before it are decoded, or are being decoded.
         node: The broker to fetch from; None: currently unknown.
         epoch: The leader epoch to send with the request (KIP-320); -1: the broker does not check it.
-        topic_id: The topic's id in the metadata that name `node`, which the broker checks (KIP-516); None: no id.
+        topic_id: The topic's id, which the broker checks (KIP-516), from the metadata that name `node`; None: no id.
         read_epoch: The leader epoch of the last batch that was read; -1: no batch yet.
         follower: Whether `node` is a follower of the partition (KIP-392).
         leader_only: Set after a fetch from a follower has failed.
@@ -99,7 +99,7 @@ class _Part:
         return now - self.short_since
 
     def exclude_time(self, seconds: float) -> None:
-        """Exclude from both timers a time in which no broker could send records or the end of the log."""
+        """Move both timers by a time in which no broker could send records or the end of the log."""
         self.waits_since += seconds
         if self.short_since is not None:
             self.short_since += seconds
@@ -174,7 +174,7 @@ class NativeReader:
             yield from self._take(node, response)
             self._engine.fetch_size(node).received(
                 response.size,
-                # In the rest of the time the broker or one of its disks was busy.
+                # A wait beyond the round trip means that the broker or one of its disks was busy.
                 waited=min(arrived - began, round_trip),
                 taken=time.monotonic() - arrived,
                 throttled=response.throttle_ms > 0 or self._pacer.max_bytes(1.0) is not None,
@@ -279,7 +279,7 @@ class NativeReader:
         return max(1, int(most // batch)) * int(batch) if batch else most
 
     def _bytes_for(self, part: _Part, most: int) -> int:
-        """Return the approximate bytes of the rest of a range, at most `most`, to fetch little beyond the range."""
+        """Return how many bytes to fetch for a range, at most `most`, so that little is fetched beyond the range."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
@@ -314,7 +314,7 @@ class NativeReader:
     def _check_patience(self, parts: Iterable[_Part]) -> None:
         """Raise RetriableError if a part has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        # If a log ends too early, ask its leader once more, because the error of a loss says more.
+        # If a log ends too early, ask its leader once more, because an error about lost records says more.
         late = [
             part
             for part in parts
@@ -370,7 +370,7 @@ class NativeReader:
         part.read_epoch = scan.leader_epoch
         part.received()
         if part.asked > begun:
-            # Count all records of the response, of which the range may need few.
+            # Count all records of the response, even if the range needs only a few of them.
             self._engine.record_bytes[whole.topic] = scan.size / max(1, scan.offsets)
             self._engine.batch_bytes[whole.topic] = scan.size / max(1, scan.batches)
             self._pacer.fetched(0, part.asked - begun)
@@ -449,7 +449,7 @@ class NativeReader:
             self._set_aside(part, problem)
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
-        """Look up the partition's leader before the next fetch; raise errors of a setting or a permission.
+        """Look up the partition's leader before the next fetch; raise an error that a setting or permission causes.
 
         After any other error a read may be repeated, and the range has a time limit.
         """
@@ -505,7 +505,7 @@ class NativeReader:
             self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
         else:
-            # This broker may be cut off from the controllers while another broker leads.
+            # This broker may be cut off from the controllers, and another broker may be the leader.
             self._set_aside(part, RetriableError(f"The leader has {part.name} up to {fetched.high_watermark} only."))
 
     def _report_loss(self, part: _Part, **details: Any) -> None:
@@ -564,7 +564,7 @@ class NativeReader:
         return self._request.cluster not in (None, cluster_id)
 
     def _is_outdated(self, topic: TopicMetadata, part: _Part) -> bool:
-        """Return whether metadata name a leader that is older than the leader of the plan or of the read records.
+        """Return whether the metadata's leader epoch is lower than an epoch of the plan or of the records read so far.
 
         Topics without an id (brokers before 2.8) are not compared: epochs begin again if a topic is created again.
         """

@@ -1,4 +1,4 @@
-"""Fetch requests and responses as bytes: versions, the broker's wait, the throttle time; one in flight.
+"""Fetch requests and responses as bytes: versions, the broker's wait, the throttle time; one request in flight.
 
 Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by id
 (KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by name, for
@@ -52,7 +52,7 @@ class Wanted:
         partition: The partition's number.
         offset: The offset to start at.
         leader_epoch: The expected leader epoch; -1: any.
-        max_bytes: The maximum of bytes.
+        max_bytes: The maximum number of bytes from this partition.
         topic_id: The topic's id; None: unknown.
     """
 
@@ -256,7 +256,7 @@ def _negative(announced: int, of: str) -> IndexError:
 
 
 PATIENCE_MS = 5_000
-"""The total time of throttled responses without records after which the pauses grow.
+"""After this time with only throttled responses, which have no records, the pauses grow.
 
 With a byte-rate quota, a shorter period without records is normal, because other slots may have used the quota.
 """
@@ -284,7 +284,7 @@ class FetchConnection(RequestConnection):
         knows_ids: Whether the broker knows topics by their ids.
 
     Raises:
-        InvalidConfigurationError: The broker does not support the version of Fetch that is used here.
+        InvalidConfigurationError: The broker does not support the Fetch version that names topics.
     """
 
     def __init__(
@@ -338,9 +338,9 @@ class FetchConnection(RequestConnection):
         )
 
     def receive(self, buffer: bytearray) -> tuple[bytearray, Response]:
-        """Return the response to the last `send`, after the buffer that contains it: `buffer`, or a larger one.
+        """Return the buffer with the response to the last `send` (`buffer` or a larger one), and the response.
 
-        The response's `throttle_ms` is the time for which to send this broker no request, at least the broker's value.
+        Send this broker no request for the response's `throttle_ms`, which is at least the broker's value.
 
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.

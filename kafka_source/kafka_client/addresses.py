@@ -1,6 +1,6 @@
 """Connect to the first address of a host name that answers (RFC 8305, "happy eyeballs"), with blocking sockets.
 
-A firewall or a dead machine does not answer, so the first address of a name could take all the time for a connection.
+An address behind a firewall or of a dead machine does not answer, and could take the whole time for a connection.
 So the next address is tried after a short delay, while attempts for earlier addresses continue.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 DELAY_SECONDS = 0.25
-"""The delay before the next address, as RFC 8305 recommends, also of the event loop's connections."""
+"""The delay before the next address is tried, as RFC 8305 recommends; the event loop's connections use it too."""
 
 
 class Address(NamedTuple):

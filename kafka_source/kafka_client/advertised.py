@@ -1,4 +1,4 @@
-"""The addresses that brokers advertise: whether one has answered this process, and the error if no address does.
+"""The addresses that brokers advertise: whether an address has answered this process, and the error if none answers.
 
 A broker that has answered at an address of `bootstrap.servers` runs, so its advertised address answers soon or never.
 """
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from kafka_source.client_config.servers import Endpoint
 
 WARNING_SECONDS = 3.0
-"""Seconds without an answer from any advertised address after which a warning names them."""
+"""A warning names the advertised addresses if none of them has answered after this time."""
 
 ERROR_SECONDS = 6.0
-"""Seconds without an answer from any address, of `bootstrap.servers` or advertised, after which an error is raised."""
+"""An error is raised if no address, of `bootstrap.servers` or advertised, has answered for this time."""
 
 FIRST_SECONDS = 1.5
-"""The time limit of the first connection, to one broker; after it other brokers are tried."""
+"""The time limit of the first connection, which is to one broker; then other brokers are tried."""
 
 _MAX_NAMED = 3
 
-# All endpoints that have answered this process, because a later client may meet restarting brokers.
+# All endpoints that have answered this process. A later client uses them too, because brokers may be restarting then.
 _answered: set[Endpoint] = set()
 
 

@@ -90,7 +90,7 @@ class BlockingConnection:
         """Send one request, in the newest version that both sides support, and return its response.
 
         Raises:
-            ConnectionLost: The connection was lost, or is closed because the response exceeded `timeout`.
+            ConnectionLost: The connection was lost, or no response came within `timeout` and the connection is closed.
         """
         version = self.versions.version_for(request, max_version)
         correlation_id = time.monotonic_ns() & 0x7FFFFFFF
@@ -154,7 +154,7 @@ class RequestConnection:
 
     Attributes:
         waiting: Whether a response is outstanding, so that another owner cannot use the connection.
-        ready_at: The earliest time at which the next request may be sent (KIP-219 throttling), `time.monotonic()`.
+        ready_at: The earliest time (`time.monotonic()`) for the next request, because of throttling (KIP-219).
     """
 
     def __init__(self, raw: BlockingConnection, *, what: str, timeout: float, max_bytes: int = RESPONSE_BYTES) -> None:
@@ -172,7 +172,7 @@ class RequestConnection:
 
     @property
     def round_trip(self) -> float:
-        """The seconds from the fastest request on this connection to the first byte of its response."""
+        """The shortest time on this connection from a request to the first byte of its response, in seconds."""
         return self._raw.round_trip
 
     @property
@@ -262,8 +262,8 @@ class IdleConnections(Generic[_Key, _Connection]):
     def take(self, key: _Key) -> _Connection | None:
         """Return the idle connection, or None.
 
-        A connection whose session expires soon is closed instead, unless the broker wants a pause (KIP-219), which a
-        new connection of this client would have to keep too.
+        If its session expires soon, close it and return None. But if the broker demands a pause (KIP-219), return it,
+        because a new connection of this client would have to wait too.
         """
         kept = self._idle.pop(key, None)
         if kept is not None and kept.expiring and not kept.busy:
@@ -289,8 +289,8 @@ def poll_readable(connections: Iterable[RequestConnection], until: float) -> set
     """Wait until a response starts to arrive.
 
     Args:
-        connections: The connections to watch, also for the end of a pause (KIP-219) or an overdue response.
-        until: The end of the wait (`time.monotonic()`) at the latest; a time in the past means no wait.
+        connections: The connections to watch. The wait also ends with a pause (KIP-219) or when a response is overdue.
+        until: The latest end of the wait (`time.monotonic()`); a time in the past means no wait.
 
     Returns:
         The file descriptors of the connections on which a response has started to arrive.

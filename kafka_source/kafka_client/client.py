@@ -53,11 +53,11 @@ GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_VERSION = 4
 # Seconds without an answer after which the next endpoint is tried too.
 _NEXT_BROKER_SECONDS = 0.5
-# The time limit of the search for another coordinator, before the known coordinator's refusal counts.
+# The time limit of the search for another coordinator; without a result the known coordinator's refusal counts.
 _CONFIRM_SECONDS = 5.0
 # Extra seconds of a wait for another caller's request, so that the request's own error comes first.
 _SHARED_MARGIN = 0.5
-# The numbers of consecutive failures that are logged as a warning; others are logged at DEBUG.
+# A failure is logged as a warning if it is one of these in a row of failures; other failures are logged at DEBUG.
 _WORTH_A_WARNING = (6, 20, 60, 180)
 
 
@@ -76,8 +76,8 @@ class KafkaClient:
         self.loop = loop or EventLoop(f"kafkagroup-{self.settings.client_id}")
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Task[Connection]] = {}
-        # The broker for metadata and coordinators, the time from which another broker is used, and brokers that are
-        # avoided because their metadata were outdated.
+        # The broker to ask for metadata and coordinators, the time at which to ask another broker, and the brokers to
+        # avoid because their metadata were outdated.
         self._any: Connection | None = None
         self._ask_another_at = 0.0
         self._left: Endpoint | None = None
@@ -176,7 +176,7 @@ class KafkaClient:
             topics: Names of topics; None: all topics that this user may describe.
             deadline: The time limit for all attempts; by default `request.timeout.ms`.
             create: Whether the brokers may create missing topics (`auto.create.topics.enable`).
-            another: Use another broker than the last broker, which may be cut off.
+            another: Whether to ask another broker, because the last broker may be cut off.
 
         Raises:
             BootstrapError: No broker answers before the deadline.
@@ -234,7 +234,7 @@ class KafkaClient:
         log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
         self._close_shared()
         self._brokers.clear()
-        # The next response may be of a restored cluster, whose leader epochs begin again.
+        # The next response may come from a restored cluster, whose leader epochs begin again.
         self._outdated.clear()
         self.known = Snapshot(None, {})
         self._recovery = self._recovery.answered()
@@ -250,7 +250,7 @@ class KafkaClient:
         """Return a shared connection to a broker for metadata and coordinators.
 
         The broker is random, and changes after `metadata.max.age.ms`, because a broker that is cut off from its
-        controllers returns its last state. If this broker is busy, return the least busy connection.
+        controllers returns an old state. If the broker is busy, return the least busy connection.
 
         Raises:
             BootstrapError: No broker can be reached before the deadline.
@@ -291,7 +291,7 @@ class KafkaClient:
         if node_id is None or node_id in self._connections or not left.usable:
             left.retire()
         else:
-            # The connection stays for requests to that broker, and for its next turn.
+            # Keep the connection for requests to that broker, and for the time when metadata are asked there again.
             self._connections[node_id] = left
 
     def _share(self, opened: Connection) -> Connection:
@@ -323,7 +323,7 @@ class KafkaClient:
             task = asyncio.ensure_future(self.dedicated(broker, deadline))
             self._opening[node_id] = task
             task.add_done_callback(lambda done: self._opened(node_id, done))
-        # Several callers may wait for the same connection. The shield keeps the attempt running if one is cancelled.
+        # Several callers may wait for the same connection, so the attempt must not end if one caller is cancelled.
         return await asyncio.shield(task)
 
     def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:
@@ -342,7 +342,7 @@ class KafkaClient:
         self._connections[node_id] = task.result()
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
-        """Open an unshared connection to a broker; the caller closes it, or at the latest `close`."""
+        """Open an unshared connection to a broker; the caller has to close it, and `close` closes it too."""
         if self._is_reached:
             return await self._connect(broker.endpoint, deadline)
         try:
@@ -362,8 +362,8 @@ class KafkaClient:
         """Return when a broker has answered this process at its advertised address.
 
         Raises:
-            InvalidConfigurationError: An address of `bootstrap.servers` has answered, and no advertised address.
-            ConnectionLost: The same, but the deadline leaves no time to be sure.
+            InvalidConfigurationError: An address of `bootstrap.servers` has answered, but no advertised address has.
+            ConnectionLost: As before, but the deadline was too short to be sure.
         """
         if not self._brokers:
             await self.metadata((), deadline)
@@ -455,7 +455,7 @@ class KafkaClient:
         return connection
 
     def _expected(self, endpoint: Endpoint) -> Identity | None:
-        """Return the node expected at an endpoint; None: unknown, several nodes, or brokers do not check it."""
+        """Return the node expected at an endpoint; None: no node or several nodes, or brokers do not check it."""
         nodes = [broker.node_id for broker in self._brokers.values() if broker.endpoint == endpoint]
         if not self._brokers_check_identity or self.cluster_id is None or len(nodes) != 1:
             return None
@@ -490,7 +490,7 @@ class KafkaClient:
             raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
         self._entry = endpoint
         if not self._brokers:
-            # A caller that only looks up coordinators needs other brokers too, if this broker is cut off.
+            # A caller that only looks up coordinators has to know other brokers too, as this broker may be cut off.
             self._brokers = dict(read_snapshot(answer).brokers)
         return connection
 
@@ -562,7 +562,7 @@ class KafkaClient:
 
         async def ask() -> Broker:
             try:
-                # All callers wait for one request. The shield keeps it running if a caller is cancelled or out of time.
+                # All callers wait for one request, which must not end if a caller is cancelled or its time is over.
                 found = asyncio.shield(self._being_found(kind, key, deadline))
                 return await asyncio.wait_for(found, self._patience(deadline) + _SHARED_MARGIN)
             except asyncio.TimeoutError:
@@ -614,9 +614,9 @@ class KafkaClient:
         return Broker(answer.node_id, Endpoint(answer.host, answer.port))
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Drop the cached coordinator when it has moved, so that the next request looks it up.
+        """Drop the cached coordinator, which has moved, so that the next request looks up the new one.
 
-        The next lookup goes to another broker, because the broker that named this coordinator may be outdated.
+        The lookup goes to another broker, because the broker that named this coordinator may be outdated.
         """
         if self._coordinators.pop((kind, key), None) is not None:
             self._ask_another()
@@ -628,10 +628,10 @@ class KafkaClient:
         self._coordinators = {one: broker for one, broker in self._coordinators.items() if broker != lost}
 
     async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
-        """Return whether another broker names another coordinator than this, which refuses a member or an epoch.
+        """Return whether another broker names a coordinator other than this, which has refused a member or an epoch.
 
-        A broker that is cut off from its cluster refuses by its earlier state. A second refusal is final, whatever
-        coordinator other brokers name.
+        A coordinator that is cut off from its cluster may refuse because its state is old. If the coordinator that
+        another broker names has refused too, the refusal is final.
         """
         refusing = self._refusing.setdefault((kind, key), set())
         refusing.add(coordinator)
@@ -655,8 +655,8 @@ class KafkaClient:
         """Return the result of `work`; retry it with a back-off after retriable errors.
 
         Raises:
-            RetriableError: The deadline has expired. This is the last attempt's error; without an answer it has text
-                and code of the last answer.
+            RetriableError: The deadline has expired. The error is the last attempt's. If that attempt got no answer,
+                the error also has the text and code of the last answer.
         """
         answered: RetriableError | None = None
 
@@ -679,7 +679,7 @@ class KafkaClient:
 
     def _may_pass(self, error: Exception, failures: int, pause: float) -> bool:
         if isinstance(error, BootstrapError) and self.cluster_id is None:
-            # This client has never reached the cluster, and `_bootstrap` has retried for its whole time limit.
+            # `_bootstrap` has retried for its whole time limit, and this client has never reached the cluster.
             return False
         level = logging.WARNING if failures in _WORTH_A_WARNING else logging.DEBUG
         log.log(level, "retry pause_s=%.2f: %s", pause, error)

@@ -1,4 +1,4 @@
-"""A connection on the event loop: requests, time-outs, throttling (KIP-219), expiring sessions, and why it failed."""
+"""A connection on the event loop: requests, time-outs, throttling (KIP-219), expiring sessions, errors."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _R = TypeVar("_R")
 # The part of a session's lifetime after which the connection is replaced; Java's client uses 0.85 to 0.95.
 _REAUTHENTICATE_AT = 0.85
 
-# The part of a request's time limit that a pause may take. The response needs the rest: without it the connection would
-# be closed, and a new login would load a throttling broker even more.
+# The part of a request's time limit that a pause may take. The rest is for the response: if the response came too late,
+# the connection would be closed, and a new login would load the throttling broker even more.
 _MAX_PAUSE_SHARE = 0.5
 # Seconds from which a pause is a warning.
 _LONG_PAUSE = 1.0
 
 log = logging.getLogger(__name__)
 
-# TLS alerts of a broker that misses a client's certificate or does not trust it; and Python's errors if the peer has
-# closed the connection without a refusal, where Java raises EOFException.
+# The TLS alerts of a broker that gets no client certificate or does not trust it. Then Python's errors for a peer that
+# has closed the connection without an alert, for which Java raises EOFException.
 _ABOUT_CERTIFICATE = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)|ALERT_ACCESS_DENIED")
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
@@ -147,9 +147,9 @@ class Connection:
         """Send a request and return its response; the caller checks the error codes in it.
 
         Raises:
-            ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. The connection is
-                then closed, because a broker responds in order and later responses would wait too.
-            BrokerThrottles: The broker demands a pause after which too little of `timeout` is left.
+            ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. After a timeout
+                the connection is closed, because brokers respond in order, so later responses would wait too.
+            BrokerThrottles: The broker demands a pause that would leave too little of `timeout`.
         """
         end = time.monotonic() + timeout
         while (pause := self._ready_at - time.monotonic()) > 0 and not self.closed:
@@ -193,7 +193,7 @@ class Connection:
             raise UnexpectedAnswer(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
 
     def _obey(self, throttle_ms: int, name: str) -> None:
-        """Send nothing for this time, in which the broker does not read from this connection."""
+        """Send nothing for this time, because the broker does not read from a throttled connection."""
         if throttle_ms <= 0:
             return
         pause = throttle_ms / 1000
@@ -208,7 +208,7 @@ class Connection:
         while isinstance(step, Call):
             # `open` limits the time of the whole handshake, so this timeout never expires first.
             response = await self._send(step.request, step.version, settings.connect_timeout)
-            # In another thread, because the event loop must send heartbeats while hashes or a token are made.
+            # Run in another thread, because the event loop must send heartbeats while hashes or a token are made.
             step = await asyncio.get_running_loop().run_in_executor(None, advance, talk, response)
         return step
 
@@ -242,7 +242,7 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         return problem
     if isinstance(problem, FrameError):
         return UnexpectedAnswer(f"The connection to {endpoint} was closed: {problem}.")
-    # A peer that closes the connection with unread bytes resets it.
+    # A peer that closes a connection before it has read all bytes resets the connection.
     if isinstance(problem, ConnectionLost | StreamEnded | ConnectionResetError | BrokenPipeError):
         return HandshakeEnded(
             f"The broker {endpoint} ended the connection during the handshake.",
@@ -302,7 +302,7 @@ class _Wire(asyncio.Protocol):
             return
         self.closed, self._reason = True, reason
         if self._transport is not None:
-            # Not close(), which waits until the peer has read the buffered data. A frozen peer never does.
+            # Do not call close(), which waits until the peer has read the buffered data. A frozen peer never reads.
             self._transport.abort()
         while self._answers:
             answer = self._answers.popleft()
@@ -357,7 +357,7 @@ async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:
         endpoint.port,
         ssl=settings.tls,
         server_hostname=endpoint.host if settings.tls is not None else None,
-        # No race for one address: asyncio loses a socket if a race is cancelled at the moment of its end.
+        # Do not race if there is only one address: asyncio loses a socket if a race is cancelled just as it ends.
         happy_eyeballs_delay=None if addresses.is_address(endpoint.host) else addresses.DELAY_SECONDS,
     )
     wire.set_buffers(settings)

@@ -1,4 +1,4 @@
-"""Requests to the coordinator of a group or a transactional id, repeated while it moves or loads."""
+"""Requests to the coordinator of a group or a transactional id, repeated while the coordinator moves or loads."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ async def to_coordinator(
         min_version: The lowest usable version of the request, if earlier versions have another meaning.
 
     Raises:
-        ConnectionLost: The coordinator did not answer. Or it refuses a member or an epoch by an earlier state, because
-            it is cut off and another broker names another coordinator.
+        ConnectionLost: The coordinator did not answer. Or the broker refuses a member or an epoch, but another broker
+            names another coordinator, so this broker may be cut off, with an old state.
         RetriableError: The coordinator does not support `min_version`; nothing was sent.
     """
     connection = await _connection(client, kind, key, deadline)
@@ -134,7 +134,7 @@ async def coordinator_call(
         read: Returns the result of a response, or raises its error, see `check_coordinator`.
         max_version: The highest version of the request to use.
         min_version: The lowest version of the request to use, as in `to_coordinator`.
-        on_lost: Called after an attempt whose response was lost. The coordinator may have handled the attempt.
+        on_lost: Called after an attempt whose response was lost. The coordinator may have handled the request.
 
     Raises:
         KafkaGroupError: The error of `read`; a retriable error only from the last attempt before the deadline.
@@ -164,7 +164,7 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
 
 
 def topic_ids_to_commit(offsets: Mapping[TopicPartition, CommitOffset]) -> dict[str, UUID]:
-    """Return the ids of the topics of these offsets; empty if an id is unknown, so that names are sent."""
+    """Return the ids of the topics whose offsets are committed; empty if an id is unknown, so that names are sent."""
     found = {tp.topic: topic_id_of(entry.topic_id) for tp, entry in offsets.items()}
     known = {name: topic_id for name, topic_id in found.items() if topic_id is not None}
     return known if len(known) == len(found) else {}
@@ -183,7 +183,7 @@ def check_commits(
     Args:
         client: The client that sent the request.
         group: The group.
-        outcomes: Each partition, for the text, and its error code in the response to OffsetCommit or TxnOffsetCommit.
+        outcomes: Each partition, in words, with its error code, from a response to OffsetCommit or TxnOffsetCommit.
         failed: The beginning of the error text.
         skip_unknown: Return the partitions of unknown topics instead of raising their retriable errors.
     """

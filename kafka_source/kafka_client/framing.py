@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 HANDSHAKE_BYTES = 1024 * 1024
-"""The maximum size of a response before authentication is complete, when brokers send a few kB."""
+"""The maximum size of a response before authentication is complete; until then brokers send only a few kB."""
 
 RESPONSE_BYTES = 256 * 1024 * 1024
 """The maximum size of a response after authentication, unless a connection sets another maximum."""
@@ -61,7 +61,7 @@ def read_frame_size(sock: socket.socket, max_bytes: int, *, until: float) -> int
 
     Raises:
         FrameError: The size is not valid, see `frame_size`.
-        OSError: The connection was closed, or the response is not complete in time.
+        OSError: The connection was closed, or the response was not complete in time.
     """
     head = bytearray(_LENGTH.size)
     read_into(sock, memoryview(head), until=until)

@@ -1,6 +1,6 @@
 """The handshake of a new connection: ApiVersions, the broker's identity (KIP-1242), then SASL (KIP-152, KIP-368).
 
-The handshake is a generator that yields requests and receives responses, for the event loop and for blocking sockets.
+The handshake is a generator that yields requests and receives responses, so it serves event loop and blocking sockets.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def handshake(
     Args:
         endpoint: The broker's endpoint.
         sasl: The login; None: no login.
-        expected: The expected broker. Name it only if brokers of this cluster check it, because other brokers refuse
-            the request's version, which costs a round trip.
+        expected: The expected broker; None: not checked. Pass it only if this cluster's brokers check it, because older
+            brokers refuse the request's version, and the next request costs a round trip.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.

@@ -47,16 +47,16 @@ class TopicMetadata:
 
 
 def text_of_id(topic_id: uuid.UUID) -> str:
-    """Return a topic id in the form of Kafka's tools, which a stream's offsets use too: base64 without padding."""
+    """Return a topic id as a stream's offsets have it: base64 without padding."""
     return base64.b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def topic_id_of(text: str | None) -> uuid.UUID | None:
-    """Return the id in a text of `text_of_id`; None for any other text."""
+    """Return the id that `text_of_id` turned into a text; None for any other text."""
     if text is None:
         return None
     try:
-        # Kafka's own tools write ids with the other two signs of base64.
+        # Kafka's own tools write ids with the signs `-` and `_` of URL-safe base64.
         return uuid.UUID(bytes=base64.b64decode(text.replace("-", "+").replace("_", "/") + "=="))
     except ValueError:
         return None
@@ -90,7 +90,7 @@ class Snapshot:
             raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
 
     def renewed(self, seen: Snapshot, topics: Collection[str]) -> Snapshot:
-        """Return the newer snapshot `seen` of `topics`, with all other topics of this snapshot."""
+        """Return the newer snapshot `seen`, which has only `topics`, with the other topics from this snapshot."""
         others = {name: topic for name, topic in self.topics.items() if name not in topics}
         return replace(seen, topics={**others, **seen.topics})
 
@@ -117,7 +117,7 @@ class Snapshot:
         """Return the metadata of these topics for assignors."""
         known = [self.topics[name] for name in sorted(set(topics)) if name in self.topics]
         return ClusterMetadata(
-            # Partition numbers have no gaps, so a partition that metadata lack for a moment still exists.
+            # Partition numbers have no gaps, so a lower number that the metadata lack for a moment still exists.
             partitions={t.name: max(t.partitions, default=-1) + 1 for t in known},
             racks={t.name: [self._racks(t, p) for p in range(max(t.partitions, default=-1) + 1)] for t in known},
         )

@@ -22,7 +22,7 @@ class Recovery:
     since: float | None = None
 
     def asked(self, now: float) -> Recovery:
-        """Return the state after a metadata request, with the time of the first unanswered request."""
+        """Return the state after a metadata request: `since` is the time of the first unanswered request."""
         return self if self.since is not None else replace(self, since=now)
 
     def answered(self) -> Recovery:

@@ -1,7 +1,7 @@
 """The pause before the same broker is tried again (`reconnect.backoff.ms`, KIP-144).
 
 Each consecutive failure doubles the pause, up to `reconnect.backoff.max.ms`. A jitter keeps the executors of a job from
-returning to a broker at the same time. During the pause `client` tries other brokers.
+returning to a broker at the same time. During the pause the client tries other brokers.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ Exchange = Generator[bytes, bytes, None]
 """A login under way."""
 
 MIN_ITERATIONS = 4096
-"""The fewest accepted rounds of SCRAM, as in Java's client (RFC 7677). With fewer rounds it would be cheap to find the
-password of a stolen exchange.
+"""The fewest accepted rounds of SCRAM, as in Java's client (RFC 7677). With fewer rounds, a password would be cheap to
+find from an exchange that was overheard.
 """
 
-# More rounds, of half a microsecond each, are no broker's setting and would only occupy this process.
+# No broker is set to more rounds. A round takes half a microsecond, so more of them would only occupy this process.
 _MAX_ITERATIONS = 1_000_000
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# No security layer, because Kafka's only one is TLS.
+# GSSAPI's security layers are not used, because Kafka encrypts with TLS only.
 _AUTHENTICATION_ONLY = 1
 
 
@@ -94,7 +94,7 @@ def plain(username: str, password: str) -> Exchange:
 
 
 def scram(hash_name: str, username: str, password: str, nonce: str = "") -> Exchange:
-    """Log in without showing the password, and check that the broker knows it too.
+    """Log in without sending the password, and check that the broker knows the password too.
 
     Args:
         hash_name: The name of the hash function.
@@ -157,7 +157,7 @@ def _base64(text: str) -> bytes:
 
 
 def oauthbearer(tokens: Tokens) -> Exchange:
-    """Log in with a token.
+    """Log in with an OAuth token.
 
     Raises:
         SaslError: The broker refuses the token.
@@ -174,8 +174,8 @@ def oauthbearer(tokens: Tokens) -> Exchange:
 def gssapi(service: str, *, keytab: str, principal: str) -> Exchange:
     """Log in by Kerberos.
 
-    MIT's library gets a ticket from the KDC when a connection needs one, and a new ticket before it expires. With a
-    keytab neither kinit nor a ticket cache on disk is needed.
+    MIT's library gets a ticket from the KDC when a connection needs one, and a new ticket before the old one expires.
+    With a keytab, neither kinit nor a ticket cache on disk is needed.
 
     Args:
         service: The broker's service and host, with `@` between them.
@@ -190,7 +190,7 @@ def gssapi(service: str, *, keytab: str, principal: str) -> Exchange:
     answer = yield context.step(None) or b""
     while not context.complete:
         answer = yield context.step(answer) or b""
-    # The broker offers security layers (one byte) and the size of its buffer (three).
+    # The broker sends its security layers (one byte) and the size of its buffer (three bytes).
     offered: bytes = context.unwrap(answer).message
     if len(offered) < 4 or not offered[0] & _AUTHENTICATION_ONLY:
         raise SaslError("the broker offers no login without a security layer")

@@ -1,4 +1,4 @@
-"""Encode records by the kernel, and keep batches by partition."""
+"""Encode records with the kernel, and keep the encoded batches by partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """The identity of an idempotent or transactional producer (KIP-98); -1 and -1 for a producer without an identity.
+    """The identity of an idempotent or transactional producer (KIP-98); for other producers id and epoch are -1.
 
     Attributes:
         producer_id: The producer id, from InitProducerId.

@@ -1,6 +1,6 @@
-"""Dead letters: the records of a read whose values cannot be decoded, written to another topic as they are.
+"""Dead letters: read records whose values cannot be decoded, written unchanged to another topic.
 
-Their headers have the names of Kafka Streams (KIP-1034, `ExceptionHandlerUtils`), for readers of its dead letters.
+Their headers have the names that Kafka Streams gives its dead letters (KIP-1034, `ExceptionHandlerUtils`).
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def write_dead_letters(
 
 
 def dead_letters(topic: str, records: pa.RecordBatch, reasons: Sequence[str]) -> Records:
-    """Return the dead letters of records: unchanged key, value and headers, and headers with the place and the reason.
+    """Return the dead letters of records: unchanged key, value and headers, with added headers for place and reason.
 
     Args:
         topic: The topic of the dead letters.
         records: Raw records, with `key`, `value`, `headers`, `topic`, `partition` and `offset`; the key may be text.
-        reasons: The reason why each record cannot be decoded, without the value.
+        reasons: The reason why each record cannot be decoded; it does not contain the value.
     """
     own = records.column("headers").to_pylist()
     places = (records.column(name).to_pylist() for name in ("topic", "partition", "offset"))

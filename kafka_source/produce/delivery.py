@@ -141,9 +141,9 @@ def check_settings(settings: Settings, engine: str) -> None:
 
 
 def check_topic(settings: Settings, topic: str) -> None:
-    """Check that a topic exists before records are written. The brokers may create it, as for a producer.
+    """Before records are written, check that their topic exists. The brokers may create it, as for a producer.
 
-    If brokers that have answered earlier do not answer, the delivery raises the error.
+    If brokers that answered earlier do not answer now, the delivery raises the error.
 
     Raises:
         BootstrapError: No broker has ever answered this process.

@@ -115,7 +115,7 @@ class NativeTransactionalDelivery:
 
 
 async def _opened(client: KafkaClient, transactional_id: str, timeout_ms: int) -> OpenTransaction:
-    """Return a new transaction, in the newest protocol that its coordinator has."""
+    """Return a new transaction, in the newest protocol that the coordinator supports."""
     deadline = Deadline(CONTROL_SECONDS)
     transaction = await initialise(client, transactional_id, timeout_ms, deadline, once=True)
     second = await has_second_protocol(client, transactional_id, deadline)

@@ -45,7 +45,7 @@ class NativeProducer:
         return cached_client(self._client_settings)
 
     def is_stale(self, topic: str) -> bool:
-        """Return whether a topic's metadata are missing or older than `metadata.max.age.ms`, as it may have grown."""
+        """Return whether metadata of a topic are missing or may lack new partitions (after `metadata.max.age.ms`)."""
         seen = self._seen.get(topic)
         return seen is None or time.monotonic() - seen > self.settings.metadata_age
 

@@ -1,9 +1,9 @@
 """The bytes and versions of Produce requests, and a connection that sends them and receives the responses.
 
 Version 13 names topics by id (KIP-516, Kafka 4.1), so the broker refuses records for a topic that was deleted and
-created again. Version 8 names topics by name, for older brokers and topics without an id. From version 12 on a request
-adds its partitions to the transaction implicitly, which is KIP-890's second protocol (docs/design/transactions.md). In
-that protocol version 12 replaces version 8; a transaction of the first protocol has version 8 only. Source:
+created again. Version 8 names topics by name, for older brokers and topics without an id. From version 12 on, a request
+adds its partitions to the transaction implicitly, which is KIP-890's second protocol (docs/design/transactions.md). The
+second protocol has version 12 in place of version 8, and the first protocol has only version 8. Source:
 `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
 """
 
@@ -176,7 +176,7 @@ class ProduceConnection(RequestConnection):
         version: The version of the last request.
 
     Raises:
-        InvalidConfigurationError: The broker does not support the version of Produce that every request can have.
+        InvalidConfigurationError: The broker does not support the oldest Produce version that is used here.
     """
 
     def __init__(self, raw: BlockingConnection, *, acks: int, timeout: float) -> None:

@@ -16,7 +16,7 @@ _OVERHEAD = 10
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as Arrow columns of the same length; None: no record has this part.
+    """Records as Arrow columns of the same length. A column that is None is null in every record.
 
     Attributes:
         values: binary; a null is a tombstone.

@@ -55,7 +55,7 @@ class _PartitionQueue:
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.
-        early: Attempts since that batch while the coordinator was adding something else to the transaction.
+        early: Attempts, since the last acknowledged batch, while the coordinator was changing the transaction.
         retry_at: Earliest time to look up the leader, or to send the first batch, again.
     """
 
@@ -93,7 +93,7 @@ class Sender:
         self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._connections: dict[int, ProduceConnection] = {}
         self._queued_bytes = 0
-        # The ids of topics under which records are acknowledged.
+        # The topic id with which records were acknowledged, by topic.
         self._written: dict[str, UUID] = {}
         self._last_problem = ""
         self._left_at = self._filled_since = time.monotonic()
@@ -270,8 +270,8 @@ class Sender:
         if self._transaction is None or all(queue.tp in self._in_transaction for queue in queues):
             return
         if self._transaction.opened.second_protocol and len({queue.leader for queue in self._queues.values()}) == 1:
-            # The leader lets the coordinator add the partitions. Several leaders that add partitions at the same time
-            # wait for each other, for longer than one request takes.
+            # In this protocol the leader has the partitions added. If several leaders did so at the same time, they
+            # would wait for each other, for longer than one request takes.
             return
         # Add all known partitions, in one request.
         new = self._queues.keys() - self._in_transaction
@@ -324,7 +324,7 @@ class Sender:
                 raise delivery_error(result.error, batch.tp.topic, batch.tp.partition, result.message)
             self._last_problem = f"{_name(batch.tp)}: {code_name(result.error)} {result.message}".strip()
             if result.error == ErrorCode.CONCURRENT_TRANSACTIONS:
-                # Leader and size are right, but the coordinator is adding something else to the transaction.
+                # Leader and size are right, but the coordinator is still changing the transaction.
                 queue.retry_at = time.monotonic() + MARKER_PAUSES.pause(queue.early)
                 queue.early += 1
                 continue
@@ -334,7 +334,7 @@ class Sender:
     def _split(self, queue: _PartitionQueue) -> None:
         """Split the first batch in two, because the topic accepts smaller batches only (Kafka: `ProducerBatch.split`).
 
-        The sender does not know the topic's limit, because to describe a topic's configuration needs another right.
+        The sender does not know the topic's limit, because describing a topic's configuration needs another permission.
         """
         batch, since = queue.batches.popleft()
         halves = self._accumulator.split(batch)
@@ -342,7 +342,7 @@ class Sender:
         self._queued_bytes += sum(len(half.data) for half in halves) - len(batch.data)
 
     def _on_connection_lost(self, node: int, problem: ConnectionLost) -> None:
-        """Send the batches in flight, which may or may not have been written, again with the same sequence numbers."""
+        """Send the batches in flight again with the same sequence numbers, because they may or may not be written."""
         self._last_problem = str(problem)
         connection = self._connections.pop(node, None)
         if connection is not None:
@@ -357,7 +357,7 @@ class Sender:
         queue.failures += 1
 
     def _time_left(self) -> float:
-        """Return the seconds in which the oldest batch has to be acknowledged."""
+        """Return the seconds within which the oldest batch has to be acknowledged."""
         oldest = min(queue.batches[0][1] for queue in self._queues.values() if queue.batches)
         return max(0.0, oldest + self._settings.delivery_timeout - time.monotonic())
 
@@ -373,7 +373,7 @@ class Sender:
 def _of_one_request(queues: list[_PartitionQueue]) -> list[_PartitionQueue]:
     """Return the queues that fit into one request, at least one.
 
-    A queue that has failed is sent alone, because the whole request may have been too large.
+    A queue whose last request failed is sent alone, because that request may have been too large.
     """
     if queues[0].failures:
         return queues[:1]
@@ -419,7 +419,7 @@ class TaskTransaction:
         try:
             self._client.run(self._add(partitions, Deadline(seconds)))
         except RetriableError as error:
-            # KIP-1050: a transaction whose request was retried until the time was over is aborted.
+            # KIP-1050: if a request was retried until its time limit, its transaction is aborted.
             raise AbortableError(str(error), code=error.code) from error
 
     def abort(self) -> None:
@@ -428,11 +428,11 @@ class TaskTransaction:
             self._client.run(self._give_up(Deadline(_ABORT_SECONDS)))
 
     async def _give_up(self, deadline: Deadline) -> None:
-        # InitProducerId alone would abort the transaction of another attempt that has taken the id since, at any epoch.
-        # EndTxn is refused if the id has another epoch.
+        # Another attempt may have taken the id since. InitProducerId alone would abort that attempt's transaction,
+        # while EndTxn is refused if the id has another epoch.
         await end(self._client, self.opened, commit=False, deadline=deadline)
         if not self.opened.second_protocol:
-            # In this protocol EndTxn keeps the epoch, so a request still on its way would open the transaction again.
+            # In the first protocol EndTxn keeps the epoch, so a late Produce request would open a transaction again.
             name = self.opened.transactional_id
             await initialise(self._client, name, self._timeout_ms, deadline, ended=self.opened)
 

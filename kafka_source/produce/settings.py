@@ -1,4 +1,4 @@
-"""Settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), refusals of transactions."""
+"""Settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), refused combinations."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def check_idempotence(settings: Settings) -> None:
     """Check that no setting contradicts `enable.idempotence=true`, as Java's producer does.
 
     Raises:
-        OptionError: A setting contradicts this.
+        OptionError: A setting contradicts idempotence.
     """
     if "enable.idempotence" in settings and is_idempotent(settings):
         for name, demand in _contradicting(settings, _IDEMPOTENCE):
@@ -165,7 +165,7 @@ def check_transactional(settings: Settings) -> None:
     """Check that no setting contradicts transactions.
 
     Raises:
-        OptionError: A setting contradicts this.
+        OptionError: A setting contradicts transactions.
     """
     timeout_ms = transaction_timeout_ms(settings)
     # librdkafka refuses a producer whose delivery or request timeout exceeds its transaction timeout.

@@ -46,7 +46,7 @@ class ApiVersions:
         return version
 
     def check(self, api_key: int, name: str, version: int) -> None:
-        """Check that the broker supports the version of a request that is encoded by hand.
+        """Check that the broker supports this version of a request, which is encoded without a schema.
 
         Raises:
             InvalidConfigurationError: The broker is too old or too new.
@@ -75,7 +75,7 @@ def encode_request(request: Request[_R], correlation_id: int, client_id: str, ve
     writer.int16(request.API_KEY)
     writer.int16(version)
     writer.int32(correlation_id)
-    # Never flexible, so that a broker can read the client id before it knows the version.
+    # The client id is never in the flexible encoding, so that a broker can read it in a version that it does not know.
     writer.string(client_id)
     writer.flexible = flexible
     if flexible:
@@ -90,8 +90,8 @@ def decode_response(request: Request[_R], version: int, correlation_id: int, pay
 
     Args:
         request: The request.
-        version: The version in which it was sent.
-        correlation_id: The id with which it was sent.
+        version: The version in which the request was sent.
+        correlation_id: The id with which the request was sent.
         payload: The response without its length prefix.
 
     Raises:

@@ -1,6 +1,6 @@
 """Readers and writers of the Kafka protocol's types.
 
-Time and memory are linear in the bytes of a message, because a length is compared with the remaining bytes before they
+Time and memory are linear in the bytes of a message, because a length is compared with the remaining bytes before bytes
 are read, and a varint has at most five bytes. As in Java's clients, null is refused where the schema does not allow it.
 Source: Kafka's protocol guide, and KIP-482 for flexible versions.
 """
@@ -146,7 +146,7 @@ class Reader:
             self.position = end
 
     def skip_tags(self) -> None:
-        """Skip the tagged fields of a structure whose schema here has no tagged fields."""
+        """Skip the tagged fields of a structure; for schemas without tagged fields."""
         data, position = self._data, self.position
         if position < self._end and data[position] == 0:
             self.position = position + 1

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, c
 from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Writer
 
 if TYPE_CHECKING:
-    # Part of Python since 3.11; mypy has it for each Python.
+    # Python has `dataclass_transform` from 3.11 on; mypy has this import for every version.
     from typing_extensions import dataclass_transform
 else:
 
@@ -43,7 +43,7 @@ class Kind(Generic[_T]):
     Args:
         default: The value of a field without another default.
         method: The method of Reader and Writer; empty: `structure` reads and writes itself.
-        code: A number's type in a layout of `struct`; consecutive numbers are read together.
+        code: The type code of a number in `struct`, with which consecutive numbers are read together.
         structure: The structure, or the structure of an array's elements.
     """
 
@@ -191,7 +191,7 @@ class Request(Structure, Generic[_R_co]):
         name: The request's name in Kafka's protocol.
         min_version: The oldest version that the schema has.
         max_version: The newest version that this client knows. In later versions fields have another meaning, or need
-            values that callers lack, such as topic ids instead of names.
+            values that callers lack, such as topic ids in place of names.
         flexible_from: The first flexible version (KIP-482); above `max_version` if no version is.
     """
 
@@ -308,7 +308,7 @@ def _write(fields: Mapping[str, Field], version: int, flexible: bool, names: dic
 
 
 def _runs(fields: Mapping[str, Field], names: dict[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """Yield runs of field names, each with the name of the layout that the run shares; empty: no layout."""
+    """Yield runs of field names, each after the name of the run's layout; an empty name: no layout."""
     for has_code, group in groupby(fields, lambda name: bool(fields[name].kind.code)):
         run = list(group)
         layout = f"layout_{run[0]}" if has_code else ""
