@@ -70,8 +70,8 @@ class Mapping:
         open: Returns the function; called in the process that runs it.
         columns: The columns of its batches. The batches that are read have these columns and `PLACE`.
         schema: The columns of its rows; None: any.
-        batch_rows: The most rows of a batch of the result.
-        batch_bytes: The approximate most bytes; a larger row is a batch of its own.
+        batch_rows: The maximum number of rows in a batch of the result.
+        batch_bytes: The approximate maximum size of such a batch; a larger row is a batch of its own.
     """
 
     open: Callable[[], ArrowFunction] = field(repr=False)
@@ -88,7 +88,7 @@ class Mapping:
             count: Called with the number of rows of each batch before it is yielded.
 
         Raises:
-            InvalidConfigurationError: The function fails, or returns something else than rows of the schema.
+            InvalidConfigurationError: The function fails, or returns anything but rows of the schema.
             BaseException: The error of reading, even if the function has caught it.
         """
         given, process = _Given(batches, self.columns), os.getpid()
@@ -280,22 +280,22 @@ def _is_shown_as(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _as_layout_of(wanted: pa.Field, column: pa.Array) -> pa.Array:
     layout = _nullable(wanted.type, column.type)
     try:
-        # pyarrow's cast makes an array that it cannot write if a slice of a nested array has no items.
+        # If a slice of a nested array has no items, pyarrow's cast makes an array that pyarrow cannot write.
         return (_own(column) if pa.types.is_nested(layout) else column).cast(layout)
     except pa.ArrowInvalid:
         if column.nbytes > _MOST_BYTES:
             raise _wrong(f"a value of the column {wanted.name} that is too large for {wanted.type}") from None
-    # pyarrow refuses a slice of a large array because of its position.
+    # pyarrow refuses to cast a slice of a large array because of the slice's position.
     return _own(column).cast(layout)
 
 
 def _own(column: pa.Array) -> pa.Array:
-    """Return a copy that has no rows besides the slice."""
+    """Return a copy of a slice, without the array's other rows."""
     return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 def _nullable(kind: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """Return the layout of `kind` without nested NOT NULL, to which pyarrow refuses to cast `found`."""
+    """Return `kind` with nullable nested fields, because pyarrow refuses to cast `found` to nested NOT NULL fields."""
     if pa.types.is_struct(kind):
         return pa.struct([(to.name, _nullable(to.type, of.type)) for to, of in zip(kind, found, strict=True)])
     if pa.types.is_list(kind):

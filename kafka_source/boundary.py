@@ -1,4 +1,4 @@
-"""The boundary at which errors leave the connector without its frames, so that the message does not follow 60 lines.
+"""The boundary at which errors leave the connector without its frames, which would put 60 lines before the message.
 
 Spark prints an error's traceback, and in the driver twice. The message states the problem and the remedy, and the
 connector's frames do not help a user; `log.level=debug` shows them.
@@ -21,7 +21,7 @@ _package = logging.getLogger("kafka_source")
 
 
 def short_errors(spark_calls: _Class) -> _Class:
-    """Let the public methods of a class raise errors of kafkagroup without the frames in which they were made.
+    """Let the public methods of a class raise kafkagroup's errors without the connector's frames.
 
     Args:
         spark_calls: A class whose methods Spark calls. A method may return an iterator, whose errors are shortened too.
@@ -33,7 +33,7 @@ def short_errors(spark_calls: _Class) -> _Class:
 
 
 def short(method: _Method) -> _Method:
-    """Let a method or function raise errors of kafkagroup without the frames in which they were made.
+    """Let a method or function raise kafkagroup's errors without the connector's frames.
 
     Args:
         method: The method. It may return an iterator, whose errors are shortened too.

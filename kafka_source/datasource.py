@@ -54,7 +54,7 @@ class KafkaGroupSource(DataSource):
     def schema(self) -> StructType | str:
         """Check all options, and return the schema of Spark's Kafka source, with decoded columns if requested.
 
-        With `map.function` it is the schema of the function's rows.
+        With `map.function`, return the schema of the function's rows.
 
         Spark calls this in `load()`, which raises errors in the options. With the user's schema, as in `.schema("value
         binary")`, Spark calls nothing of this class before the first action.
@@ -64,7 +64,7 @@ class KafkaGroupSource(DataSource):
             KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
         """
         options = load_options(self.options)
-        # If librdkafka serves, the plan warns in another process.
+        # If tasks use librdkafka, another process, which plans the query, logs the warning.
         check_engine(engine_of_tasks(options.engine), options.settings)
         if options.is_member:
             # Imported here: it loads the assignors, which only members need.
@@ -88,7 +88,7 @@ class KafkaGroupSource(DataSource):
         return BatchReader(self.options, schema, self._readers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a streaming query, or a reader whose first call raises the reason of its failure."""
+        """Return the reader of a streaming query. If that fails, the returned reader's first call raises the reason."""
         from kafka_source.source.stream import StreamReader
 
         try:
@@ -143,8 +143,8 @@ def register(spark: SparkSession) -> None:
     looks up a Python sink in the thread's active session, which only the thread that made the session has.
 
     Spark finds the module if `PYSPARK_PYTHON`, or else the `python3` of the PATH, has this package. With a local master
-    and without `PYSPARK_PYTHON`, this call lets the session's workers run with the Python of this program. It may be
-    called again, even if Spark has found the module.
+    and without `PYSPARK_PYTHON`, this call lets the session's workers run with the Python of this program. The function
+    may be called again, and even if Spark has found the module.
     """
     _run_workers_with_this_python(spark)
     try:
@@ -158,7 +158,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _run_workers_with_this_python(spark: SparkSession) -> None:
-    # A session of Spark Connect has no context, and uses the server's workers. On a cluster this path may not exist.
+    # A Spark Connect session has no context, and uses the server's workers. A cluster may not have this Python's path.
     context = getattr(spark, "_sc", None)
     if context is None or not context.master.startswith("local") or "PYSPARK_PYTHON" in os.environ:
         return

@@ -111,7 +111,7 @@ class UnknownTopicError(RefreshRetriableError):
 
     @staticmethod
     def of_names_only() -> UnknownTopicError:
-        """Return the error of a commit that names topics without ids, because the topics were not described before."""
+        """Return the error for a commit that names topics without ids, because the topics were never described."""
         return UnknownTopicError("This commit has topic names without ids; the topics may have been created again.")
 
 
@@ -335,13 +335,13 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_diverged(tp: TopicPartition, *, planned: int, end: int, epoch: int, leader_epoch: int) -> DataLossError:
-        """Return the error for a partition whose log has diverged, because the leader has lost read records.
+        """Return the error for a partition whose log has diverged, because the leader has lost records that were read.
 
         Args:
             tp: The partition.
-            planned: The offset up to which it was read.
+            planned: The offset up to which the partition was read.
             end: The offset at which the logs diverge.
-            epoch: The epoch of the leader from which it was read.
+            epoch: The epoch of the leader from which the partition was read.
             leader_epoch: The epoch of the current leader.
         """
         return DataLossError(

@@ -25,7 +25,7 @@ def map_in_arrow(
     *,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Return the rows that a function makes of the records, as `load().mapInArrow(f, schema)` does at a higher cost.
+    """Return the rows that a function makes from the records, as `load().mapInArrow(f, schema)` does at a higher cost.
 
         def lengths(batches):
             for batch in batches:
@@ -40,7 +40,7 @@ def map_in_arrow(
         reader: `spark.read` or `spark.readStream` with its options, without `.schema(…)`; also of Spark Connect.
         f: A function from an iterator of `pyarrow.RecordBatch` to another iterator, pickled like a UDF, at most 16 MiB.
         schema: The columns of its rows.
-        columns: The columns of the function's batches; None: all columns of the read. Other columns are not made.
+        columns: The columns of the function's batches; None: all columns of the read. No other columns are made.
 
     Raises:
         OptionError: The function cannot be pickled, or an option is wrong.

@@ -59,7 +59,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
         schema: The columns, as in `spark.read.schema`; None: all.
 
     Yields:
-        The rows from the group's positions to the ends when the block began; empty without new records.
+        The rows from the group's positions to the partitions' ends when the block began; empty without new records.
 
     Raises:
         OptionError: An option is wrong.
@@ -143,7 +143,7 @@ def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ra
 
 
 def exact_options(given: Mapping[str, str], ranges: tuple[Range, ...]) -> dict[str, str]:
-    """Return the options of a batch read of exactly these ranges; `given` has all other options."""
+    """Return the options with which a batch reads exactly these ranges; `given` has all other options."""
     by_topic: dict[str, list[Range]] = {}
     for one in ranges:
         by_topic.setdefault(one.topic, []).append(one)

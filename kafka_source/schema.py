@@ -29,8 +29,7 @@ _SPARK_TYPES: dict[str, DataType] = {
 }
 
 REPLICA = "replica"
-"""The number of the copy for which a row is read. The read and not the engines produce this column.
-"""
+"""The column with the number of the copy for which a row is read. The read makes this column, not its engine."""
 
 
 def source_schema(*, headers: bool, replica: bool = False, **types: DataType) -> StructType:
@@ -71,6 +70,6 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
     """Return the columns of a requested schema: any subset of the source's columns, in any order.
 
     Raises:
-        OptionError: The source has no such column, or it has another type.
+        OptionError: The source has no such column, or the column has another type.
     """
     return columns_of_types((field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields)

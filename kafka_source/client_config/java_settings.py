@@ -113,7 +113,7 @@ def _passed(
     words: tuple[str, ...] = (),
     rdkafka: str = "",
 ) -> JavaSetting:
-    """A setting that librdkafka gets under its own name."""
+    """A setting that librdkafka gets, under Java's name or under `rdkafka`."""
     how = Handling.MAPPED if rdkafka else Handling.HONOURED
     return JavaSetting(name, roles, kind, native, how, does, minimum, words, rdkafka or name)
 

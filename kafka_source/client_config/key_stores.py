@@ -1,7 +1,7 @@
 """The bytes of Java's key and trust stores (JKS, PKCS12) as the PEM text that OpenSSL and librdkafka accept.
 
 JKS is the type of stores before Java 9, in the format of `sun.security.provider.JavaKeyStore`. JKS is read here, with
-hashlib alone, because its libraries are no longer maintained and bring compiled dependencies. PKCS12, the type from
+hashlib alone, because libraries for JKS are no longer maintained and bring compiled dependencies. PKCS12, the type from
 Java 9 on, needs the extra `pkcs12` (the library cryptography), which is imported when such a store is read.
 """
 
@@ -44,7 +44,7 @@ def jks_certificates(store: bytes, password: str) -> str:
         password: The store's password; empty: its digest is not checked, as in Java.
 
     Raises:
-        ValueError: The store is damaged, the password is wrong, or it has no certificates.
+        ValueError: The store is damaged or has no certificates, or the password is wrong.
     """
     opened = _open_jks(store, password)
     found = [*opened.trusted, *(certificate for _, chain in opened.keys for certificate in chain)]
@@ -122,7 +122,7 @@ class _Reader:
 
 
 def _decrypted(protected: bytes, password: str) -> bytes:
-    """Return a private key (PKCS8, DER), which is XORed with SHA-1 digests of the password and the previous digest."""
+    """Return a private key (PKCS8, DER). It is XORed with SHA-1 digests, each of the password and the digest before."""
     secret = _utf16(password)
     sealed = _octets(protected)
     salt, hidden, check = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]

@@ -19,8 +19,8 @@ _PROBE = "kafkagroup.probe"
 # The error text of librdkafka and confluent-kafka for names that no text can set.
 _NO_SETTING = ("No such configuration property", "must be set through", "cannot be set to a text")
 _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)")
-# librdkafka tries the addresses of a name one after another, by default for 30 s each; Java tries each for 10 s. By
-# default it resolves the name again after 1 s, and may begin with the address that did not answer; the JVM waits 30 s.
+# librdkafka tries the addresses of a name one after another, by default for 30 s each (Java: 10 s). By default it
+# resolves the name again after 1 s (the JVM: 30 s), and may then begin with the address that did not answer.
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
 """Defaults for librdkafka where its own defaults differ from Java's."""
 
@@ -65,7 +65,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
 
 
 def narrowed(settings: Settings, name: str) -> list[str]:
-    """Return `name=value` of each librdkafka setting that does not get the given value; empty: none.
+    """Return `name=value` for each librdkafka setting that gets another value than the given one.
 
     Raises:
         OptionError: librdkafka refuses the value for another reason than its range.
@@ -104,13 +104,13 @@ def _translated(settings: Settings, name: str) -> dict[str, str]:
     if name == "bootstrap.servers":
         return {theirs: ",".join(map(str, parse_servers(value)))}
     if name in _BACKOFF:
-        # Set both pauses: librdkafka refuses a longest pause below the first pause, even if one is a default.
+        # Set both pauses, because librdkafka refuses a longest pause below the first, even if either is a default.
         pauses = zip(_BACKOFF, settings.reconnect_backoff_ms(), strict=True)
         return {each: str(pause) for each, pause in pauses if each == name or each not in settings}
     if name == "buffer.memory":
         return {theirs: str(max(1, (settings.integer(name) or 0) // 1024))}
     if value == "-1" and (name == "connections.max.idle.ms" or name.endswith(".buffer.bytes")):
-        # No limit, or the operating system's size.
+        # In Java -1 means no limit, or the operating system's size; in librdkafka 0 does.
         return {theirs: "0"}
     if name == "client.dns.lookup" and value.lower() == "default":
         return {theirs: "use_all_dns_ips"}
@@ -136,8 +136,8 @@ def _accept(settings: Settings, name: str, theirs: str, value: str) -> str:
 def _problem(name: str, value: str) -> str | None:
     """Return librdkafka's error text for a setting; None if librdkafka accepts it.
 
-    librdkafka checks settings in order and stops at the first invalid setting. After a valid setting, a second one that
-    is always invalid prevents a client with threads and connections.
+    librdkafka checks settings in order and stops at the first invalid setting. The second setting here is always
+    invalid, so that a valid first setting does not make a client with threads and connections.
     """
     try:
         Producer({name: value, _PROBE: ""})

@@ -1,4 +1,4 @@
-"""The SASL mechanism and credentials of settings: JAAS, login handlers. The login: `kafka_client/sasl.py`."""
+"""The SASL mechanism and credentials in settings: JAAS, login handlers. `kafka_client/sasl.py` logs in."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _extensions(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _provided(settings: Settings, module: LoginModule | None, provider: str) -> OAuth:
-    """Return the source of tokens that a provider makes."""
+    """Return a source of tokens that come from a provider."""
     options = dict(module.options) if module else {}
     scope = settings.get("sasl.oauthbearer.scope", "")
     if scope:

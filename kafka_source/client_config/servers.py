@@ -40,7 +40,7 @@ def parse_servers(servers: str) -> tuple[Endpoint, ...]:
         if not colon or address.endswith("]"):
             host, port = address, str(_DEFAULT_PORT)
         host = host[1:-1] if host[:1] + host[-1:] == "[]" else host
-        # Checked, because the operating system would connect to 34463 for 99999.
+        # Check the port, because for port 99999 the operating system would connect to port 34463.
         if not _PORT.fullmatch(port) or int(port) > _MAX_PORT or not _HOST.fullmatch(host):
             raise OptionError("kafka.bootstrap.servers", servers, "host:port, several separated by commas")
         found.append(Endpoint(host, int(port)))

@@ -14,7 +14,7 @@ HIDDEN = "*****"
 DEFAULT_CLIENT_ID = "kafkagroup"
 
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
-# A text of certificates may contain the key.
+# A text with certificates may contain the private key too.
 _SECRET_NAMES = frozenset(
     {
         "ssl.keystore.key",
@@ -108,7 +108,7 @@ class Settings(Mapping[str, str]):
 
         Args:
             name: The setting's name.
-            default_ms: The value in milliseconds if it is not set.
+            default_ms: The value in milliseconds if the setting is missing.
 
         Raises:
             OptionError: The value is not a whole number.

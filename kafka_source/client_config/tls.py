@@ -261,7 +261,7 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
 
 @contextmanager
 def _opening(settings: Settings, store: str) -> Iterator[tuple[bytes, str]]:
-    """Yield a store's bytes and password, and turn a ValueError into the error of the option."""
+    """Yield a store's bytes and password, and turn the block's ValueError into an error about the option."""
     option = f"kafka.{store}.location"
     content = _read(settings[f"{store}.location"], option)
     try:

@@ -24,7 +24,7 @@ Check = Callable[[OptionsT, Where, Mapping[str, str]], None]
 
 
 class OtherQueryError(OptionError):
-    """An option that a batch refuses and a stream may accept, or the reverse."""
+    """An option that a batch refuses but a stream may accept, or that a stream refuses but a batch may accept."""
 
     def plain(self) -> OptionError:
         """Return the error that users see."""
@@ -45,7 +45,7 @@ class Example:
 
     @property
     def whole(self) -> Mapping[str, str]:
-        """All options of such a query."""
+        """All options of a query with the refused options."""
         topics = ("subscribe", "subscribePattern", "assign")
         reads_any = Where.SINK in self.where or any(name in self.given for name in topics)
         return {
@@ -59,7 +59,7 @@ class Table(Generic[OptionsT]):
     """The rules of reads, or of sinks, in the order of their evaluation.
 
     Args:
-        where: The kind of query of an example that does not name the kind.
+        where: The kind of query in examples that do not name a kind.
     """
 
     def __init__(self, where: Where) -> None:
@@ -189,7 +189,7 @@ def _check_order(options: ReadOptions, _where: Where, _given: Mapping[str, str])
     start, end = _first_and_last(options)
     if isinstance(start, dict) and isinstance(end, dict):
         numbers = _numbers(start)
-        # If a topic has a word, only the topics that both options name by partitions can be compared.
+        # If a topic starts at a word, only the topics for which both options name partitions can be compared.
         ends = end if numbers.keys() == start.keys() else {topic: end[topic] for topic in end if topic in numbers}
         _compare("startingOffsets", "endingOffsets", numbers, ends, sentinels=True)
     firsts, lasts = options.starting_offsets_by_timestamp, options.ending_offsets_by_timestamp

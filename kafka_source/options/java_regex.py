@@ -19,7 +19,7 @@ _UPPER, _LOWER = frozenset(string.ascii_uppercase), frozenset(string.ascii_lower
 _PUNCTUATION = frozenset("._-")
 _NONE: frozenset[str] = frozenset()
 
-# Classes of `java.util.regex.Pattern` in lower case, without `Is`, with their characters of topic names.
+# Java's character classes by name, in lower case and without `Is`: those characters that a topic's name may have.
 _PROPERTIES = {
     **dict.fromkeys(("l", "alpha", "alphabetic", "letter", "latin", "javaletter"), _LETTERS),
     **dict.fromkeys(("lu", "upper", "uppercase", "javauppercase"), _UPPER),

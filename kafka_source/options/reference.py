@@ -18,9 +18,9 @@ from kafka_source.options.values import ValueOptions
 _WHERE = {Where.BATCH: "batch", Where.STREAM: "stream", Where.SINK: "sink"}
 # Conditions of many options; the page explains these words once.
 _ONLY = {Only.MEMBERS: "members", Only.CLASSIC: "classic members"}
-# Options of an example that a query of its kind always needs.
+# Options that the page leaves out of an example, unless the example's error names them.
 _GIVEN_BESIDE = ("kafka.group.id", "schema.registry.url", "topic")
-# In a remedy: the words that an option takes, and names of options with their values.
+# Parts of a remedy: the words that an option takes, and names of options with their values.
 _TAKEN_WORDS = re.compile(
     r"(?<=` takes )(?!a |at |no |one )[\w-]+(?:(?:,| or| and) [\w-]+)*(?= (?:only )?(?:with|in) )"
 )
@@ -70,7 +70,7 @@ def default_words(option: Option) -> str:
 
 
 def _table(options: list[Option], where: Where) -> list[str]:
-    """Return a row for each option, with the names of values and keys together; rows do not repeat `where`."""
+    """Return a row for each option. Options of values and keys share a row, and rows do not repeat `where`."""
     rows = ["| option | takes | default | only | what it does |", "| --- | --- | --- | --- | --- |"]
     names = {option.name for option in options}
     for option in options:

@@ -48,14 +48,14 @@ _SPARKS_OWN = frozenset(
     }
 )
 
-# Options of Spark's file sources too: a dict for several sources may have them with other values.
+# Spark's file sources also have these options. A dict of options for several sources may give them other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
 
-# From this similarity (difflib's ratio) a name counts as a misspelling of another. `startingOffset` reaches it;
+# A name at least this similar to a known name (difflib's ratio) counts as a misspelling: `startingOffset` does, and
 # `maxFilesPerTrigger`, an option of Spark's file sources, does not.
 _NEAR = 0.88
 
-# One swap of letters lowers the ratio more in a short name: `tpoic`.
+# In a short name such as `tpoic`, one swap of letters lowers the ratio more.
 _SHORT, _NEAR_IF_SHORT = 7, 0.8
 
 # Settings of Kafka that decide what is read, committed or written, or which user logs in.
@@ -79,7 +79,7 @@ _MEANT = "If you mean it, set the option strict to false: it is then ignored, wi
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
-# If one of these is given, Spark ignores the option.
+# The options that make Spark ignore an option, by the ignored option.
 _OUTRANKED_BY = {
     f"{end}{less}": tuple(f"{end}{more}" for more in ranks)
     for end in ("starting", "ending")
@@ -283,7 +283,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 warnings.append(f"option {option.name} has no effect beside {_BY_NAME[winner].name} and is ignored")
     known = Settings(settings)
     for option in of_kafka:
-        # Its value may be a variable, which only the driver and the tasks can resolve (config.providers).
+        # The setting's value may be a variable (config.providers), which only the driver and the tasks can resolve.
         setting = option.name.lower().removeprefix(KAFKA_PREFIX)
         values[option.name.lower()] = _parse(option, known[setting], known.shown(setting))
     if registry:
@@ -352,7 +352,7 @@ def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | No
         if is_known(setting):
             return None
         meant = _nearest(setting, KNOWN)
-        # librdkafka is asked only about the few names that are similar to another.
+        # librdkafka is asked only about the few names that are similar to a known name.
         if meant is None or is_librdkafkas(setting):
             return None
         return _Unknown(f"No Kafka client has the setting {name}. Did you mean {KAFKA_PREFIX}{meant}?", is_mistake=True)

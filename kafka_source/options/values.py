@@ -200,7 +200,7 @@ class ValueOptions(CommonOptions):
     )
 
     def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
-        """Return a column's framing where its options name none."""
+        """Return a column's framing if its options do not name a framing."""
         return "none" if value_format == "json" and self.schema_registry_url is None else "confluent"
 
     @property

@@ -1,7 +1,7 @@
 """The quota of a query and the fetched amounts of its tasks: decides when each task may fetch, and how much.
 
-KIP-13 delays a reader by (observed - bound x window) / bound. With the brokers' sliding window a pause of the reader
-counts twice, when it happens and when it leaves the window. Here the window begins with the first fetch, and moves
+KIP-13 delays a reader by (observed - bound x window) / bound. With the brokers' sliding window, a reader's pause
+counts twice: when it happens, and when it leaves the window. Here the window begins with the first fetch, and moves
 forward only over the part of a pause that may not be caught up. So a reader catches up once, and an idle reader saves
 at most 4 % of a window. Callers pass the time.
 """
@@ -64,11 +64,11 @@ class Sensor:
 
 
 CATCH_UP_FACTOR = 0.04
-"""How far a reader that catches up after a pause may exceed the bound, in its pace and in the sum of a window."""
+"""The part of the bound by which a reader may exceed it after a pause, both in its pace and in a window's sum."""
 
 
 class Limiter:
-    """Bytes or records against a bound.
+    """Compares bytes or records with a bound.
 
     Args:
         bound: The amount a second; None: any.
@@ -106,10 +106,10 @@ class Limiter:
 
 
 GRANT_SECONDS = 0.05
-"""The seconds of the bound in one grant, so all tasks together send twenty requests a second."""
+"""A grant is what the bound allows in this time, so all tasks together send twenty requests a second."""
 
 BROKER_SAFETY_FACTOR = 0.99
-"""The part of the brokers' own quota that is used, because their window is not aligned with this one."""
+"""The part of the brokers' quota that a query uses, because their window is not aligned with the query's."""
 
 _NOTHING: Amounts = (0.0, 0.0)
 
@@ -125,9 +125,9 @@ class Report:
         delay: Seconds that the task waited for the quota.
         throttle: Seconds of pauses by the brokers' throttling (KIP-219).
         left: Offsets that are still to be read; 0: the task is done.
-        sizes: Topic, partition, bytes and offsets, measured together.
+        sizes: For each measurement, the topic, the partition, and the number of bytes and of offsets.
         bad_records: Records whose values cannot be decoded.
-        busy: Seconds of a task that is done, without its waits for the quota and its throttling.
+        busy: The duration in seconds of a task that is done, without its waits for the quota and for throttling.
     """
 
     slot: int
@@ -161,7 +161,7 @@ class Grant:
 
 @dataclass(slots=True)
 class _Slot:
-    """The sums of a slot's reports, and its turn: the time of its next fetch, for which `expected` was recorded."""
+    """The sums of a slot's reports, and its turn: the time of its next fetch, whose `expected` size is recorded."""
 
     totals: Counter[str] = field(default_factory=Counter)
     turn_at: float | None = None
@@ -183,7 +183,7 @@ class Account:
         self.reported = Reported()
 
     def change(self, bounds: Bounds) -> None:
-        """Set other bounds, and forget earlier fetches, which would stop a query whose bounds are lowered."""
+        """Set other bounds, and forget earlier fetches: under lower bounds the query would have to wait for long."""
         with self._lock:
             self.bounds = bounds
             self._limiters = self._limiters_of(bounds)
@@ -191,7 +191,7 @@ class Account:
                 slot.turn_at, slot.expected = None, _NOTHING
 
     def record_bytes(self) -> dict[TopicPartition, float]:
-        """Return the bytes of an offset in each partition, with most weight on the last measures."""
+        """Return the bytes per offset of each partition; later measurements have more weight."""
         with self._lock:
             return dict(self._record_bytes)
 
@@ -199,7 +199,7 @@ class Account:
         """Record the work of a task, and return its next permission.
 
         A task that has records left gets a turn: the time of its next fetch, after all earlier turns. Until the task
-        reports this fetch, the quota counts the size of the last fetch of any task.
+        reports this fetch, the quota counts the fetch with the size of the last fetch of any task.
         """
         with self._lock:
             if not report.left:

@@ -17,13 +17,13 @@ def admit(
     record_bytes: Mapping[TopicPartition, float],
     allowed: Amounts,
 ) -> dict[TopicPartition, int]:
-    """Return ends of the partitions of `starts`, so that the micro-batch is within `allowed`.
+    """Return an end offset for each partition of `starts`, so that the micro-batch is within `allowed`.
 
     Each partition gets a share in proportion to its available offsets, at least one offset.
 
     Args:
         starts: Start offsets.
-        ends: The end offsets without a quota, which may have more partitions.
+        ends: The end offsets if there were no quota; they may be of more partitions.
         record_bytes: Measured bytes of an offset; an unmeasured partition gets the average of the others.
         allowed: Bytes and records of the micro-batch.
     """

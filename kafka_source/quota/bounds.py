@@ -145,7 +145,7 @@ class Ticket:
         settings: The query's quota.
         bounds: The bounds when the task was planned.
         server: The control port of the process that has the query's account.
-        slot: The number of the task's slot, or of its input partition without a group.
+        slot: The number of the task's slot or, without a group, of its input partition.
         share: The share of the bounds for a task that cannot reach the server.
         account: The name of the query's account at the server.
     """
@@ -175,7 +175,7 @@ def is_file(watch: str) -> bool:
 
 
 def current_bounds(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
-    """Return the current bounds, of the options or of `quota.watch`.
+    """Return the current bounds, from the options or from `quota.watch`.
 
     Args:
         quota: The query's quota.

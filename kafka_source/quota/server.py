@@ -36,7 +36,7 @@ _MAX_ACCOUNTS = 256
 
 
 class QuotaServer:
-    """The accounts of reads or writes with the same quota, and its current bounds, at a control port.
+    """Serves the accounts of reads or writes that have the same quota, at a control port, and watches the bounds.
 
     Each read has its own account, even if several reads share this server.
 
@@ -60,8 +60,8 @@ class QuotaServer:
         with self._lock:
             found = self._accounts.pop(name, None) or Account(self._settings, self._bounds)
             self._accounts[name] = found
-            # A read does not report its end, so the number of accounts is bounded to save memory, far above the reads
-            # of one driver at a time. A read that loses its account continues with a new account.
+            # A read does not report its end, so the number of accounts is limited to save memory. The limit is far
+            # above the number of a driver's simultaneous reads. A read that loses its account gets a new account.
             if len(self._accounts) > _MAX_ACCOUNTS:
                 del self._accounts[next(iter(self._accounts))]
             return found
@@ -120,9 +120,9 @@ class StreamQuota:
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return the ends of the next micro-batch's partitions, so that the batch takes one window of the quota.
+        """Return the end offsets of the next micro-batch, so that the batch takes one window of the quota.
 
-        Then every window has exactly one pause between two micro-batches.
+        So every window has exactly one pause between two micro-batches.
         """
         allowed = self._account.bounds.amounts(self._quota.window)
         return admit(starts, ends, self._account.record_bytes(), allowed)
@@ -177,7 +177,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
         settings: The query's client settings.
         rate: The name of the brokers' bound, see `bounds.current_bounds`.
         driver: The id of the Spark driver's process.
-        name: The name of the account: of a write, whose micro-batches share it, or a new name for a read.
+        name: The name of the account. A write's micro-batches share their account; each read has a new name.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read, or other users can read the temporary directory.
@@ -185,7 +185,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
     """
     try:
         with private_directory() as directory:
-            # What the accounts of a process have in common; the settings' repr masks secrets.
+            # The name is made of what the process's accounts have in common. The settings' repr masks secrets.
             file = directory / f"quota-{driver}-{name_of((quota, settings, rate))}.json"
             return replace(_read(file, quota) or _start(quota, settings, rate, driver, file), account=name)
     except PermissionError as problem:
@@ -193,7 +193,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
 
 
 def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
-    """Return a ticket for the process that a file names; None: it does not listen. This check counts as a request."""
+    """Return a ticket for the process that a file names; None: no process listens. This check counts as a request."""
     try:
         server, bounds = json.loads(file.read_text())
         ticket = Ticket(quota, Bounds(*bounds), Address(*server))
@@ -207,7 +207,7 @@ def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
 def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, file: Path) -> Ticket:
     listener, ticket = listen(quota, settings, rate)
     with listener:
-        # Not as arguments, because the settings may contain secrets.
+        # Do not pass these as arguments, because the settings may contain secrets.
         message = (ticket, settings, rate)
         start_side_process(__name__, [str(listener.fileno()), str(driver), str(file)], message, [listener.fileno()])
     file.write_text(json.dumps([astuple(ticket.server), astuple(ticket.bounds)]))

@@ -1,4 +1,4 @@
-"""The numbers of bad values in a stream and of cores that its target needs, from its tasks' reports."""
+"""From a stream's task reports: the number of bad values, and the number of cores that its target needs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class TaskFigures:
     def __init__(self, quota: StreamQuota | None, *, counts_bad: bool, target: float | None) -> None:
         self._quota, self._counts_bad, self._target = quota, counts_bad, target
         self._bad, self._busy = 0, 0.0
-        # The number of reports after the last batch's tasks; None: no batch of this process has ended.
+        # The number of reports once all tasks of the last batch are done; None: no tasks were made yet.
         self._expected: int | None = None
 
     def expect(self, reports: int) -> None:
-        """Record the number of reports at the end of the tasks that are made now."""
+        """Record that the tasks which are made now will send this number of reports."""
         if self._quota is not None:
             self._expected = self._quota.reported.tasks_done + reports
 

@@ -56,7 +56,7 @@ class _Allowances:
         return self._own.grant(report, time.monotonic())
 
     def _keep_to_share(self, problem: Exception) -> Account:
-        # A server that answered before has ended with its query, whose tasks end too.
+        # A server that answered before and resets the connection has ended with its query, whose tasks end too.
         has_ended = isinstance(problem, (ConnectionResetError, BrokenPipeError))
         level = logging.INFO if has_ended else logging.WARNING
         log.log(level, "quota server not reachable (%s); this task keeps to its share of the bound", problem)
@@ -73,7 +73,7 @@ class Pacer:
 
     Args:
         slot: The task's slot or input partition.
-        ask: Returns the next allowed fetch, after a report; None: there is no quota.
+        ask: Takes a report, and returns the next allowed fetch; None: there is no quota.
     """
 
     def __init__(self, slot: int = -1, ask: Callable[[Report], Grant] | None = None) -> None:
@@ -101,14 +101,14 @@ class Pacer:
         if self._ask is not None and now >= self._not_before and (is_old or is_spent):
             grant = self._ask(self._reported(left))
             wait = self._report.delay = min(grant.delay, MAX_WAIT)
-            # After a part of the delay the task asks again.
+            # If the task waits for only a part of the delay, it asks again after that part.
             self._grant = grant if wait == grant.delay else _NONE
             self._not_before = now + wait
             self.delay += wait
         return max(0.0, self._not_before - now)
 
     def max_bytes(self, record_bytes: float) -> int | None:
-        """Return the most bytes of the next fetch; None: any.
+        """Return the maximum number of bytes of the next fetch; None: any.
 
         Args:
             record_bytes: The approximate bytes of an offset.

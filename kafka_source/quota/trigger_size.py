@@ -22,16 +22,16 @@ _NEAR = 0.25
 """The part of its goal by which a trigger may differ from the goal and still meet it."""
 
 _ODD = 1.5
-"""The factor to the line's duration from which a trigger is odd. Two consecutive odd triggers show another speed."""
+"""A trigger is odd if its duration is off the line by more than this factor. Two in a row show another speed."""
 
 _COMPARABLE = 1.5
-"""The factor between the sizes of two micro-batches from which they have a slope."""
+"""Two micro-batches give a slope only if one is at least this many times as large as the other."""
 
 _REMEMBERED = 10
 """The number of micro-batches through which the line goes."""
 
 _PROBE_AFTER = 3
-"""The number of similar micro-batches that miss the goal before a micro-batch of twice the size."""
+"""After this number of micro-batches of similar size that miss the goal, the next one has twice the size."""
 
 _PROBE_AGAIN = 30
 """The number of triggers after which the measured fixed part is too old."""
@@ -40,8 +40,7 @@ _OVER_FIXED = 1.25
 """The shortest trigger, as a multiple of its fixed part, because smaller micro-batches would hardly be faster."""
 
 _WAITED_SECONDS = 0.1
-"""A trigger that waited starts at a multiple of the interval since 1970, and Spark calls the source within this time.
-"""
+"""After a wait for the interval, Spark calls the source within this time of a multiple of the interval since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class TriggerSize:
         if latest[0] < self.limit / 2 and latest[1] <= self.goal:
             # A quiet topic: a micro-batch far below the limit does not contradict the limit.
             return size
-        # Triggers that waited were underestimated while the time after the reading was unknown.
+        # While the time after the reading was unknown, triggers that waited counted as too short.
         earlier = self.points if size.after_reading <= _ODD * self.after_reading else ()
         points = _without_former_speed((*earlier, latest), self.fixed)[-_REMEMBERED:]
         line, known = line_through(points, self.fixed), bool(_slopes(points))
@@ -148,7 +147,7 @@ class TriggerSize:
         if not batch.may_have_waited:
             return batch.seconds
         if batch.reading is None:
-            # The measured duration may exceed the target by waiting alone, so at most the target counts.
+            # Waiting alone may make the measured duration exceed the target, so at most the target counts.
             return min(batch.seconds, self.target)
         return min(batch.seconds, batch.reading * self.after_reading)
 
@@ -159,7 +158,7 @@ class TriggerSize:
 
 
 def line_through(points: tuple[_Point, ...], fixed: float) -> Line:
-    """Return the line through these micro-batches; if their sizes are alike, with the given fixed part."""
+    """Return the line through these micro-batches; if their sizes are alike, the line has the given fixed part."""
     if slopes := _slopes(points):
         slope = median(slopes)
         fixed = median(seconds - slope * offsets for offsets, seconds in points)

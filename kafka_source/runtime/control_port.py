@@ -23,9 +23,9 @@ from kafka_source.runtime.event_loop import EventLoop
 # The time for a task to connect, and for the server to wait for the proof.
 _CONNECT_SECONDS = 5.0
 _MAX_LINE = 1 << 20
-# Behind a firewall each task would wait for the whole time to connect, so the next tasks of a worker do not try.
+# Behind a firewall each task would wait for the whole time to connect, so a worker's later tasks do not try so soon.
 _UNREACHABLE_SECONDS = 60.0
-# The maximum number of connections without the proof yet.
+# The maximum number of connections that have not sent the proof yet.
 _MAX_UNAUTHENTICATED = 64
 
 

@@ -137,7 +137,7 @@ class EventLoop:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            # A task may start another task at its end, and a thread may do so until the loop is closed.
+            # A task may start another task at its end, and a thread may start a task until the loop is closed.
             while tasks := asyncio.all_tasks(self._loop):
                 for task in tasks:
                     task.cancel()

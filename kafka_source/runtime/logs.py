@@ -78,7 +78,7 @@ _CAPTURE_MODULE, _CAPTURE_FORMATTER = "pyspark.logger.worker_io", "JSONFormatter
 
 
 class TextFormatter(logging.Formatter):
-    """Lines like Spark's own, which have WARN."""
+    """Writes lines like Spark's own, with WARN for a warning."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line."""
@@ -122,15 +122,15 @@ def spark_capture() -> logging.Handler | None:
 
 
 def set_up_logging(level: str | None = None, form: str | None = None) -> None:
-    """Log this package to standard error, or to Spark's capture, by one query's options.
+    """Send this package's log to standard error, or to Spark's capture, by the options of one query.
 
-    A process serves several queries, so a query's settings hold until the next call of a query without settings. A
-    query without these options logs warnings, in Spark's form, or to the program's own handlers if there are any. If
-    the program has configured this package's logging itself, nothing is changed.
+    A process serves several queries, so a query's settings hold until this is called for the next query. A query
+    without these options logs warnings, in Spark's form, or to the program's own handlers if there are any. If the
+    program has configured this package's logging itself, nothing is changed.
 
     Args:
-        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. With only the format
-            JSON, the level is WARNING.
+        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If only the format
+            JSON is set, the level is WARNING.
         form: The option `log.format`, `text` or `json`; None: the variable `KAFKAGROUP_LOG_FORMAT`, or text.
     """
     chosen_form = (form or os.environ.get(FORMAT, "")).lower()

@@ -37,7 +37,7 @@ def private_directory() -> Iterator[Path]:
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Admit one process of this user and machine at a time to a block of this name.
+    """Let one process of this user at a time, on this machine, run a block of this name.
 
     Raises:
         OSError: As for `private_directory`.

@@ -1,8 +1,8 @@
 """The Python processes of a Spark driver: start, preparation, detection of the end of query or driver.
 
 Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, there is no signal. A
-process that waits for Spark's next call sees the end of its connection. A process that waits in a join does not, and
-checks its parent regularly.
+process that waits for Spark's next call sees the end of its connection. A process that waits in a join does not
+see it, and so checks its parent regularly.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def start_side_process(module: str, arguments: Sequence[str], message: object, p
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    # Takes the exit status, because a process that ends before its caller would stay as a zombie.
+    # The thread takes the exit status, because a process that ends before its caller would stay as a zombie.
     threading.Thread(target=process.wait, name=f"{module}-exit", daemon=True).start()
     assert process.stdin is not None
     with process.stdin:
@@ -117,8 +117,8 @@ def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
     Spark's signal arrives while its runner stops the reader, so `stop` may be requested twice at the same time. The
     second request waits until `stop` has returned, so that the process does not exit earlier.
 
-    The signal handler interrupts the main thread anywhere. There `stop` might wait forever for a lock of the main
-    thread, so the handler only wakes up another thread.
+    The signal handler interrupts the main thread anywhere. In the handler, `stop` might wait forever for a lock that
+    the main thread holds, so the handler only wakes up another thread.
 
     Args:
         stop: Leaves the group and closes connections.
@@ -149,12 +149,12 @@ def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
 def _leave_on(woken: int, leave: Callable[[], None], parent: int) -> None:
     while not select.select([woken], [], [], _LOOK_SECONDS)[0] and os.getppid() == parent:
         pass
-    # A time limit, because a process that hangs in `leave` would keep its partitions by its heartbeats.
+    # Exit after a time limit, because a process that hangs in `leave` would keep its partitions by its heartbeats.
     latest = threading.Timer(_MAX_EXIT_SECONDS, os._exit, (1,))
     latest.daemon = True
     latest.start()
     try:
         leave()
     finally:
-        # Not sys.exit, which would report an error to Spark, although the query has ended already.
+        # Do not call sys.exit, which would report an error to Spark, although the query has ended already.
         os._exit(0)

@@ -2,10 +2,9 @@
 
     raw columns, with topic, partition and offset for errors  ->  a struct of each, and the bytes of bad values
 
-Below, a value is a value of the column `value` or `key`.
-
-The mode decides about bad records: their bytes are no value of their schema, the registry does not know their id, or
-their schema cannot be resolved to the column's schema. If the registry is silent or refuses, the task fails.
+A record is bad if its bytes are no value of its schema, if the registry does not know the schema's id, or if the schema
+cannot be resolved to the column's schema. The mode decides about bad records. If the registry does not answer, or
+refuses the credentials, the task fails.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ class ColumnDecoding:
     """The decoding of a column.
 
     Attributes:
-        reader: The schema of the column to which values are resolved.
+        reader: The column's schema, to which values are resolved.
         type: The column's type.
-        framing: The bytes before an Avro datum, a Protobuf message or a text of JSON.
-        corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
+        framing: The bytes before an Avro datum, a Protobuf message or a JSON text.
+        corrupt: With `mode=PERMISSIVE`, the name of the column that has the bytes of bad values.
         registry: The settings of the registry's client.
         ends_at_newer: Whether the query ends when the subject of the column has a newer schema.
         batch_bytes: The decoded bytes after which a batch ends.
-        max_decoded_bytes: The limit of a decoded record.
+        max_decoded_bytes: The maximum size of a decoded record.
     """
 
     reader: ReaderSchema
@@ -122,8 +121,8 @@ def decode(
     Args:
         batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps more.
         decoding: The query's decoding.
-        planned: The reader's schemas when the batch was planned. Values are first resolved to those that are not
-            current.
+        planned: The columns' schemas when the batch was planned. If such a schema is no longer current, values are
+            first resolved to it.
         on_bad: Called with raw records that have bad values, and their faults, before their batch is yielded; not with
             FAILFAST.
 
@@ -138,7 +137,7 @@ def decode(
     while start < batch.num_rows or start == 0:
         taken, rows, made = _first_rows(batch.slice(start, most), decoding, planned, on_bad)
         yield rows, made
-        # Each call reads all of its rows, so the next one gets only four times as many as were taken.
+        # A call reads all rows that it gets, so the next call gets at most four times as many as this call has decoded.
         start, most = start + max(taken, 1), 4 * taken
 
 
@@ -232,7 +231,7 @@ class _Decoder:
         self._kernel = decoding.reader.decoder(
             framing=framing, wanted=wanted, max_decoded_bytes=decoding.max_decoded_bytes
         )
-        # The ids of earlier JSON values, if a newer id ends the query.
+        # The schema ids of earlier JSON values, if a newer schema ends the query.
         self._met = set[int]()
         # Why the writer schemas with these ids can never be used.
         self._unreadable: dict[int, str] = {}
@@ -249,7 +248,7 @@ class _Decoder:
     def decode(
         self, raw: pa.Array, headers: pa.Array | None = None, patience: float | None = None
     ) -> tuple[pa.Array, list[_Bad]]:
-        """Return the column and its bad values; only of the first rows, if these fill the column.
+        """Return the decoded column and its bad values; if the first rows fill a batch, only for these rows.
 
         For `patience` see `Registry.by_ids`.
         """
@@ -268,7 +267,7 @@ class _Decoder:
         """Add the writer schemas that the kernel does not know.
 
         Returns:
-            The reasons of unusable schemas, and the number of rows whose schemas fit into the kernel.
+            Why each unusable schema cannot be used, and the number of rows whose schemas fit into the kernel.
 
         Raises:
             ApplicationRecoverableError: See `_check_newest`.
@@ -308,9 +307,9 @@ class _Decoder:
         return None
 
     def _check_newest(self, new: set[int]) -> set[int]:
-        """Return the new schemas of values, if the column still has the newest schema of its subject.
+        """Return `new`, the schema ids of values, if the column still has the newest schema of its subject.
 
-        The registry decides, because a schema of another subject may have a higher id.
+        The registry has to name the newest schema, because a higher id may belong to another subject.
 
         Raises:
             ApplicationRecoverableError: The subject has a newer schema, with `avroSchemaEvolutionMode=restart`.
@@ -329,7 +328,7 @@ class _Decoder:
         return new
 
     def _find(self, missing: Sequence[int], patience: float | None) -> Mapping[int, RegisteredSchema | Unusable]:
-        """Return the writer schemas of these numbers of the kernel."""
+        """Return the writer schemas for the numbers that the kernel does not know."""
         if not missing:
             return {}
         if self._decoding.framing == "single-object":

@@ -109,13 +109,13 @@ def _not_null(kind: pa.DataType, name: str, namespace: str, path: str) -> _Json:
 
 
 def _bytes_of(precision: int) -> int:
-    """Return the number of bytes for all decimals with this number of digits."""
+    """Return the number of bytes that hold every decimal with this number of digits."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
 
 
 def json_schema(kind: pa.DataType) -> str:
-    """Return the JSON Schema of the texts that a column of this type is written as.
+    """Return the JSON Schema for a column of this type, whose values are written as JSON.
 
     An object allows no other properties, because only then registries accept a new optional property as compatible.
 

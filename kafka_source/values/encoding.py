@@ -58,7 +58,7 @@ def encode(values: pa.Array, topics: pa.Array | str | None, encoding: ColumnEnco
 
 
 def column_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of the values of Spark's rows, in which structs are tuples and instants are local times."""
+    """Return values from Spark's rows as a column. In the rows, structs are tuples and instants are local times."""
     return pa.array([_plain(value, kind) for value in values], kind)
 
 

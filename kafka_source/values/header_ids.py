@@ -54,7 +54,7 @@ class HeaderIds:
         self._numbers: dict[str, int] = {}
 
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
-        """Return the values with a zero byte and 4 bytes in front of each that has the header.
+        """Return the values; a value whose record has the header begins with a zero byte and the number's 4 bytes.
 
         If a value without a header begins with a number that stands for a GUID, the value gets a number without a GUID.
         """

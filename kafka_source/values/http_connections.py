@@ -31,11 +31,11 @@ class Response:
 
 
 class Connections:
-    """The kept connections, which threads may share; a second request at the same time has its own connection.
+    """Connections that are kept between requests. Threads may share them; simultaneous requests use separate ones.
 
     Args:
         context: The TLS context of connections.
-        max_bytes: The largest number of bytes of a body.
+        max_bytes: How many bytes of a response's body are read at most.
     """
 
     def __init__(self, context: ssl.SSLContext | None, max_bytes: int) -> None:
@@ -62,7 +62,7 @@ class Connections:
         with self._lock:
             kept = self._idle.pop((scheme, host), None)
         if kept is not None:
-            # The server may have closed the idle connection. These requests may be repeated.
+            # The server may have closed the idle connection. Then the request is repeated, which is safe here.
             with suppress(ConnectionError, http.client.BadStatusLine, ssl.SSLError):
                 return self._exchange(kept, url, body, headers, deadline)
         return self._exchange(self._connection(url), url, body, headers, deadline)
@@ -81,7 +81,7 @@ class Connections:
         try:
             answer = call_within(deadline, partial(self._answer, connection, url, body, headers))
         except BaseException:
-            # Ends the thread of a call that was abandoned.
+            # This ends the thread of a call that was abandoned.
             with suppress(OSError, AttributeError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
             connection.close()

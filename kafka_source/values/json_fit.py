@@ -44,7 +44,7 @@ class UnfitError(ValueError):
 
 
 def check_fit(kind: pa.DataType, text: str, imports: Mapping[str, str]) -> None:
-    """Check that a column of this type, which can be written as JSON, has values that are valid.
+    """Check that a column of this type, which can be written as JSON, can have values that are valid.
 
     Args:
         kind: The type.
@@ -85,7 +85,7 @@ class _Fit:
         if not isinstance(schema, dict) or self._parts > MAX_PARTS:
             return
         if "$ref" in schema:
-            # Keywords beside a reference have no meaning before 2019-09.
+            # Keywords beside a reference are ignored, as in JSON Schema before 2019-09.
             try:
                 part, name, place = self._documents.find(str(schema["$ref"]), document)
             except SchemaError:

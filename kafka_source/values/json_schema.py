@@ -1,7 +1,7 @@
 """The type of a JSON Schema's values: fields by name, as Spark would infer it from values of all branches.
 
-A JSON Schema defines the valid values, not their bytes. A value without a single type of Spark is a string, the text of
-its JSON. All values may be null.
+A JSON Schema defines the valid values, not their bytes. If no single type of Spark fits a value, the value is a string
+with its JSON text. All values may be null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = object
 
 # A few lines can have countless parts, by definitions that each refer twice to the next.
 MAX_PARTS = 20_000
-# Arrow's C++ library imports no deeper type.
+# Arrow's C++ library imports no type that is nested more deeply.
 _MAX_DEPTH = 64
 
 _ROOT = "#"
@@ -109,7 +109,7 @@ class Documents:
         self._by_id = {_id_of(document): name for name, document in self._documents.items() if _id_of(document)}
 
     def find(self, reference: str, document: str) -> tuple[Json, str, str]:
-        """Return the part to which a reference within a document leads, the name of its document, and its place.
+        """Return the part to which a reference within a document leads, the part's document by name, and its place.
 
         Raises:
             SchemaError: The part does not exist, or the reference has no path.
@@ -192,7 +192,7 @@ class _Reader:
                 self._listed(patterns, schema.get("additionalProperties"), document, within),
             )
         if kind == "array":
-            # Before 2020-12 the items of a tuple are a list of `items`.
+            # Before 2020-12, `items` lists the items of a tuple.
             is_old = isinstance(schema.get("items"), list)
             items, others = ("items", "additionalItems") if is_old else ("prefixItems", "items")
             return _Array(self._listed(list_of(schema.get(items)), schema.get(others), document, within))
@@ -201,7 +201,7 @@ class _Reader:
         return _SCALARS.get(str(kind))
 
     def _listed(self, parts: list[Json], others: Json, document: str, within: tuple[str, ...]) -> _Node:
-        """Return the kind of a value's parts: listed parts, and other parts with one schema or none."""
+        """Return one kind for a value's parts: the listed parts, and any others, whose schema is `others`."""
         listed = [self.node(one, document, within) for one in parts]
         if isinstance(others, dict):
             listed.append(self.node(others, document, within))
@@ -246,7 +246,7 @@ def _one_of(branches: list[_Node]) -> _Node:
 
 
 def _both(a: _Node, b: _Node) -> _Node:
-    """Return the kind of values that are of both kinds. A part without conditions removes no value."""
+    """Return the kind of values that are of both kinds; None allows any value."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, _Object) and isinstance(b, _Object):

@@ -38,7 +38,7 @@ class Readable:
 
 
 class ReadableValues:
-    """Decodes values with the ids of Confluent's serializers one by one.
+    """Decodes values one by one, by the schema ids that Confluent's serializers write.
 
     Args:
         registry: The settings of the registry's client, without their prefix.

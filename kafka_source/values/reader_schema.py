@@ -1,4 +1,4 @@
-"""The schema of a column that is read: given, by an id, or the newest of a subject.
+"""The schema of a column that is read: given in the options, named by an id, or the newest of a subject.
 
 Protobuf values have numbered fields, so the schema names the columns. JSON values have named fields, of which a JSON
 Schema or a given type of Spark selects the columns.
@@ -55,7 +55,7 @@ class ReaderSchema:
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
-        newest: The subjects whose newest schemas it has, and their ids; empty: the schema or its id was given.
+        newest: The subjects whose newest schemas are used, and the schemas' ids; empty: a schema or an id was given.
         recursive_depth: The depth to which a type may contain itself; 0: the inner type is a text of JSON.
     """
 
@@ -121,14 +121,14 @@ class ReaderSchema:
             raise InvalidConfigurationError(f"The column {self.column} cannot have {self}: {problem}.") from None
 
     def column_type(self, wanted: pa.DataType | None = None) -> pa.DataType:
-        """Return the type of a column with these fields, or all; for `wanted` and errors see `decoder`."""
+        """Return the type of a column with the wanted fields; for `wanted` and errors see `decoder`."""
         if self.json is not None:
             return self.json
         return pa.field(self.decoder(framing="none", wanted=wanted)).type
 
 
 def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
-    """Return the current schema of a column, except a given schema of JSON values.
+    """Return the current schema of a column; not for JSON values whose schema is given.
 
     Raises:
         InvalidConfigurationError: The kernel or the schema is missing, or a descriptor file cannot be read.
@@ -208,7 +208,7 @@ def _usable(
 
 
 def described(column: ColumnOptions, path: str) -> ProtobufMessage:
-    """Return the message of the descriptor file of a column.
+    """Return the message that a column's descriptor file describes.
 
     Raises:
         InvalidConfigurationError: The file cannot be read.

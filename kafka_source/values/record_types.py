@@ -1,4 +1,4 @@
-"""Several types of records in one topic: the schema of a column with several types, and the records of a column.
+"""Several types of records in one topic: one schema for a column with several types, and the check of record names.
 
 Confluent's serializers write such topics with a subject for each type (`RecordNameStrategy`,
 `TopicRecordNameStrategy`), or with one schema that is a union.
@@ -21,7 +21,7 @@ def union_of(schemas: Mapping[str, str]) -> str:
         schemas: The schema of each record as JSON, by its subject.
 
     Raises:
-        ValueError: A schema is no record, or two are of the same record.
+        ValueError: A schema is no record, or two schemas define the same record.
     """
     types: dict[str, Any] = {}
     for subject, text in schemas.items():
@@ -36,7 +36,7 @@ def union_of(schemas: Mapping[str, str]) -> str:
 
 
 def other_record(writer: str, reader: str) -> str | None:
-    """Return why a writer's record is not the column's record; None: it is, or a schema has no record.
+    """Return why a writer's record is not the column's record; None: they are the same, or a schema has no record.
 
     Avro's rules do not compare names of records, so a record of another type would be read as the column's record if
     all fields have defaults. Here names are compared without namespaces, and with the reader's aliases.
@@ -63,7 +63,7 @@ def other_record(writer: str, reader: str) -> str | None:
 def record_of(text: str) -> dict[str, Any] | None:
     """Return the record of an Avro schema, which may be nullable; None: no record, or several.
 
-    The fields of a union of records are its members, which have neither names nor defaults.
+    A union of several records has these records as its fields, which have neither names nor defaults.
     """
     schema = _parsed(text)
     if isinstance(schema, list):

@@ -46,7 +46,7 @@ def _definitions(node: Any, namespace: str) -> Iterator[tuple[str, Any]]:
 
 class _Inliner:
     def __init__(self, types: Mapping[str, Any]) -> None:
-        # A type's text is included at its first use, and known later.
+        # A type is written in full at its first use, and by its name later.
         self._types, self._defined, self._written = types, set[str](), set[str]()
 
     def type_of(self, node: Any, namespace: str) -> Any:

@@ -54,13 +54,13 @@ _MAX_ID = (1 << 31) - 1
 
 # The time for which a refusal counts, because a schema may be deleted and registered again.
 _UNUSABLE_SECONDS = 60.0
-# The nodes of a registry may know a new schema late.
+# The first and longest pause before an unknown schema is requested again: a registry's nodes may learn of it late.
 _LATE_PAUSES = (1.0, 10.0)
 # The largest number of requests a minute for unknown ids, of which a producer may write any number.
 _UNKNOWN_A_MINUTE = 300
 # The part of a process' time that may pass in waits for unknown ids.
 _WAITING_SHARE = 0.1
-# The time for which a check of known schemas counts, and the number of schemas of which one must be returned.
+# The time for which a check of known schemas counts, and the number of schemas to request, until one is returned.
 _CONTROL_SECONDS = 60.0
 _CONTROLS = 3
 
@@ -79,7 +79,7 @@ class RegisteredSchema:
     """A schema of the registry.
 
     Attributes:
-        id: Its number in the registry, with which records begin; -1: not returned.
+        id: Its id in the registry, which precedes values; -1: the registry has not returned the id.
         text: The schema. An Avro schema includes its references.
         kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
         imports: The names and texts of the files that a Protobuf schema imports or to which a JSON Schema refers.
@@ -107,7 +107,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The registry's answer instead of a usable schema, if the record is at fault and not the registry.
+    """A schema that cannot be used, through the fault of a record and not of the registry.
 
     Attributes:
         reason: The reason, as a sentence without a full stop.
@@ -155,7 +155,7 @@ class _Unknown:
 
     Attributes:
         unusable: The reason.
-        may_come: Whether the registry has refused the schema, which it may return later.
+        may_come: Whether the registry has refused to return the schema, but may return it later.
         pause: Seconds until the id is requested again.
         until: The time of the next request, by `time.monotonic`.
     """
@@ -218,7 +218,7 @@ class Registry:
         self._waiting = _Budget(self._patience, _WAITING_SHARE)
         self._returns_known_until = 0.0
         self._newest: dict[str, RegisteredSchema] = {}
-        # By subject and text, because ids never change.
+        # The ids of schemas, by subject and text; they are kept because ids never change.
         self._ids: dict[tuple[str, str], int] = {}
 
     def __repr__(self) -> str:
@@ -248,7 +248,7 @@ class Registry:
         """Return the schemas that records name, with their references.
 
         Requests for schemas that the registry does not have are repeated, because a producer may have registered its
-        schema with another node, and a bad record may be left out forever. Earlier waits shorten later ones.
+        schema with another node, and a bad record may be left out forever. Earlier waits shorten later waits.
 
         Args:
             schema_ids: Their ids, or their GUIDs as texts.
@@ -256,7 +256,7 @@ class Registry:
             read_before: Ids that another process has read from this registry.
 
         Raises:
-            AuthenticationError: The registry refuses the credentials, or a schema that it returned earlier.
+            AuthenticationError: The registry refuses the credentials, or refuses a schema that it returned earlier.
             InvalidConfigurationError: The server is no registry, or another registry than before.
             RetriableError: The registry does not answer.
         """
@@ -656,7 +656,7 @@ def _path_and_name(schema_id: int | str) -> tuple[str, str]:
 
 
 def _posted(text: str, kind: str) -> bytes:
-    # Old registries know no types.
+    # The type AVRO is not sent, because old registries know no types.
     return json.dumps({"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})).encode()
 
 
@@ -672,5 +672,5 @@ def _put(kept: dict[_KeyT, _ValueT], key: _KeyT, value: _ValueT) -> None:
 
 
 def _text_and_kind(answer: Mapping[str, Any]) -> tuple[str, str]:
-    # Only other types are named; old registries know no types.
+    # Registries name only types other than AVRO.
     return str(answer["schema"]), str(answer.get("schemaType") or "AVRO")

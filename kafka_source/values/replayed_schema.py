@@ -16,7 +16,7 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.values.reader_schema import ReaderSchema
 from kafka_source.values.record_types import record_of
 
-# Avro's promotions that are the same number in a wider type.
+# Avro's promotions that keep the number and widen its type.
 _WIDER = {
     pa.int32(): (pa.int64(), pa.float32(), pa.float64()),
     pa.int64(): (pa.float32(), pa.float64()),
@@ -37,7 +37,7 @@ def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> 
     """
     found, wanted = then.column_type(), kind
     if pa.types.is_struct(kind):
-        # All fields of the schema, of which the column may have a part.
+        # Each field with its whole type in the schema, of which the column may have only a part.
         wanted = now.column_type(pa.struct([(field.name, pa.null()) for field in kind]))
     if found == wanted:
         return lambda column: _part(column, kind)
@@ -54,7 +54,7 @@ def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> 
 
 
 def _part(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the fields of an array's structs that a type has."""
+    """Return an array whose structs have only the fields of a type."""
     if pa.types.is_struct(kind):
         children = [_part(array.field(field.name), field.type) for field in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())

@@ -39,7 +39,7 @@ class SchemaRule:
 
 
 def changing_rules(answer: Mapping[str, object]) -> tuple[SchemaRule, ...]:
-    """Return the rules of the registry's answer for a schema that change values, in their order.
+    """Return the rules that change values, in their order, from the registry's answer for a schema.
 
     Conditions change nothing, and rules of migrations belong to other versions of the schema.
     """

@@ -1,4 +1,4 @@
-"""The schema of a column to write: given, in the registry, or registered; the check that the column fits it.
+"""The schema of a column to write: given, found in the registry, or registered; the check that the column fits it.
 
 The driver looks the schema up at the start of each batch, and tasks send no request to the registry. JSON needs no
 schema, because a schema restricts values and does not change their bytes.
@@ -114,7 +114,7 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
 
 
 def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> WriterSchema | None:
-    """Return the schema of the options or of the column's type; None: the registry has the schema."""
+    """Return the schema from the options, or for the column's type; None: the registry has to have the schema."""
     text, protobuf = column.schema, None
     if column.descriptor_file is not None:
         text, protobuf = "", described(column, column.descriptor_file)
