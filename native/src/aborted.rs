@@ -1,9 +1,9 @@
-//! The producers of aborted transactions at a position (KIP-98), whose batches `record_set` skips.
+//! The producers whose aborted transactions are open at a position (KIP-98); `record_set` skips their batches.
 
 use std::collections::HashSet;
 
-/// The producers whose batches must be skipped at the current position, from the Fetch response's list of aborted
-/// transactions and the abort markers in the log.
+/// The producers whose batches must be skipped at the current position. They follow from the Fetch response's list of
+/// aborted transactions, and from the abort markers in the log.
 #[derive(Debug, Default)]
 pub struct AbortedTransactions {
     /// Transactions that have not begun yet, as (first offset, producer id); the next transaction is the last element.

@@ -39,7 +39,7 @@ impl Offset for [u8; 8] {
     }
 }
 
-/// Rows that are ranges of another array or buffer, given by offsets of `N` bytes.
+/// Rows that are ranges in another array or buffer; each offset of a range has `N` bytes.
 #[derive(Clone, Copy, Debug)]
 struct Ranges<'a, const N: usize> {
     validity: Validity<'a>,
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// An array of bytes with offsets of `N` bytes.
+/// An array of byte strings, each offset of which has `N` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'a, const N: usize> {
     ranges: Ranges<'a, N>,
@@ -99,7 +99,7 @@ where
         }
     }
 
-    /// Returns whether all bytes of `rows` rows from `first` on are ASCII; false for rows outside the buffers.
+    /// Returns whether all bytes of `rows` rows, from row `first` on, are ASCII; false if a row is outside the buffers.
     pub fn are_ascii(&self, first: usize, rows: usize) -> bool {
         let at = |row: usize| self.ranges.offsets.get(row)?.index();
         let end = first.checked_add(rows).and_then(at);

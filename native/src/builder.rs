@@ -13,7 +13,7 @@ use crate::java_utf8;
 use crate::record::{Headers, Record};
 use crate::runs::Runs;
 
-/// A larger buffer is freed after use and not kept for the next batch.
+/// A buffer above this size is freed after use and not kept for the next batch.
 const KEEP_AT_MOST: usize = 32 << 20;
 /// The limit on the bytes of one batch, even if it has only one row, because Arrow's offsets have 32 bits.
 const ARROW_MOST: usize = i32::MAX as usize;
@@ -34,7 +34,7 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub base_timestamp: i64,
-    /// The broker's append time, which replaces the producer's timestamps; None with create time.
+    /// The broker's append time, which replaces the producer's timestamps; None: the timestamps are create times.
     pub log_append_time: Option<i64>,
 }
 
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_full_at_its_rows_and_at_its_bytes() {
-        // A row: ends of key, value, headers and topic, the offset, two bytes of key, three of value, three of topic.
+        // A row has the ends of key, value, headers and topic, the offset, 2 bytes of key, 3 of value, and 3 of topic.
         const ROW: usize = 4 * 4 + 8 + 2 + 3 + 3;
         let columns = [
             Column::Key { text: false },

@@ -15,7 +15,7 @@ const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
 const XERIAL_HEADER_LEN: usize = 16;
 /// The highest compression ratio of a snappy block: three bytes encode at most 64 bytes.
 const SNAPPY_MOST: usize = 22;
-/// zstd returns the negative number of an error.
+/// The result of zstd for a destination that is too small: zstd returns the negative number of an error.
 const ZSTD_TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
 
 /// Decompresses batches, and keeps the zstd context, which is expensive to create.
@@ -72,7 +72,7 @@ fn zstd_frame(context: &mut DCtx<'_>, frame: &[u8], out: &mut LimitedBuffer<'_>)
         out.advance(written);
         return Ok(());
     }
-    // Java's producer declares no size, but the buffer soon has the size that its batches need.
+    // Java's producer declares no size, but after a few batches the buffer is large enough for the producer's batches.
     let mut room = out.space().map_or(0, |space| space.len());
     loop {
         match context.decompress(out.space_of(room)?, frame) {
@@ -97,7 +97,7 @@ fn gzip(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     loop {
         let read = match out.space() {
             Ok(space) => reader.read(space).map_err(failed)?,
-            // At the limit, more data is an error.
+            // If the output is at the limit and the input has more data, the batch is too large.
             Err(too_large) if reader.read(&mut [0]).map_err(failed)? > 0 => return Err(too_large),
             Err(_) => 0,
         };

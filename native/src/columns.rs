@@ -96,7 +96,7 @@ impl Column {
     }
 }
 
-/// Returns the field of an element of `headers`, with Spark's name and nullable fields: Spark compares schemas exactly.
+/// Returns the field for an element of `headers`, with Spark's name and nullability, which Spark compares exactly.
 pub fn header_field() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Struct(header_fields()), true))
 }

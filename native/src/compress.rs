@@ -16,7 +16,7 @@ const LZ4_HEADER: &[u8] = &[0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
 const LZ4_BLOCK: usize = 64 << 10;
 const LZ4_STORED: u32 = 1 << 31;
 const ZSTD_LEVEL: i32 = 3;
-/// A larger buffer is freed after use, so that a single large batch does not keep its memory allocated.
+/// A buffer above this size is freed after use, so that a single large batch does not keep its memory allocated.
 const KEEP_AT_MOST: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,7 @@ pub struct Encoder {
 
 struct Topic {
     number: i64,
-    /// The number of partitions in the last call of `append`; `used` ends at the highest used partition.
+    /// The topic's number of partitions in the last call of `append`; `used` ends at the highest used partition.
     partitions: usize,
     used: Vec<Partition>,
     /// The partition for records without a key, until its batch is sealed.
@@ -74,7 +74,7 @@ struct Partition {
     sequence: i32,
 }
 
-/// Seals batches, and keeps sealed batches until they are taken.
+/// Seals batches, and keeps each sealed batch until it is taken.
 struct Sealer {
     producer: Producer,
     compressor: Compressor,
@@ -127,7 +127,7 @@ impl Encoder {
         Ok(std::mem::take(&mut self.sealer.sealed))
     }
 
-    /// Splits a taken batch into two. Later batches are not larger than the first half.
+    /// Splits a taken batch into two batches. Later batches will not be larger than the first half.
     pub fn split(&mut self, batch: &[u8]) -> Result<[Vec<u8>; 2], Refusal> {
         let (halves, size) = split(batch, &mut self.sealer.compressor).map_err(Refusal::Codec)?;
         self.settings.batch_bytes = self.settings.batch_bytes.min(size.saturating_sub(HEADER_LEN).max(1));
@@ -204,7 +204,7 @@ impl Topic {
         }
     }
 
-    /// Appends a record to the batch of partition `fixed`, or of the sticky partition.
+    /// Appends a record to the batch of partition `fixed` or, without it, of the sticky partition.
     #[inline(always)]
     fn push(
         &mut self,

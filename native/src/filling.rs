@@ -47,7 +47,7 @@ impl Filling {
     pub fn record<'a>(&self, content: &Content<'a>) -> Record<'a> {
         let base = if self.count == 0 { content.timestamp } else { self.base_timestamp };
         Record {
-            // A reader adds the delta with wrapping too, so the sum is exact.
+            // A reader adds the delta with wrapping arithmetic too, so the sum is exact.
             timestamp_delta: content.timestamp.wrapping_sub(base),
             offset_delta: self.count,
             key: content.key,
@@ -56,13 +56,13 @@ impl Filling {
         }
     }
 
-    /// Returns whether a record of `size` bytes fits into `most` bytes of records. The first record always fits.
+    /// Returns whether a batch of at most `most` bytes of records has room for `size` more. A first record always fits.
     #[inline(always)]
     pub fn has_room(&self, size: usize, most: usize) -> bool {
         self.count == 0 || self.bytes.len() - HEADER_LEN + size <= most
     }
 
-    /// Appends a record of [`Filling::record`]; `spare` returns the buffer for a new batch.
+    /// Appends a record that [`Filling::record`] has returned; `spare` returns the buffer for a new batch.
     #[inline(always)]
     pub fn push(&mut self, record: &Record<'_>, timestamp: i64, spare: impl FnOnce() -> Vec<u8>) {
         if self.count == 0 {

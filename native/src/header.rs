@@ -1,10 +1,10 @@
-//! The header of a RecordBatch v2 (Kafka's `DefaultRecordBatch`): fields, the CRC of new batches, refused formats.
+//! The header of a RecordBatch v2 (Kafka's `DefaultRecordBatch`): its fields, its CRC, refused formats.
 
 use crate::error::{Fault, Kind};
 
 /// The length of the header; the records follow.
 pub const HEADER_LEN: usize = 61;
-/// The length of `baseOffset` and `batchLength`, which `batchLength` does not count.
+/// The length of the fields `baseOffset` and `batchLength`, which the value of `batchLength` does not include.
 pub const LOG_OVERHEAD: usize = 12;
 /// The end of `magic`, which determines the format.
 pub const MAGIC_END: usize = 17;

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 /// Decodes UTF-8 and replaces invalid bytes with as many U+FFFD as Java's `String` does.
 ///
 /// Rust and Java follow the rule of Unicode's chapter 3.9: one U+FFFD for each longest part that could begin a
-/// character. They differ in encoded surrogates. U+D800 to U+DFFF are not characters, so Rust regards their second byte
-/// as invalid, and `ED A0 80` becomes three U+FFFD. Java decodes surrogates like other characters of three bytes, and
-/// replaces the whole sequence, or its existing part, with one U+FFFD (`String.decodeUTF8_UTF16`).
+/// character. Only encoded surrogates, U+D800 to U+DFFF, differ. They are not characters, so Rust regards their second
+/// byte as invalid, and `ED A0 80` becomes three U+FFFD. Java decodes surrogates like other characters of three bytes,
+/// and replaces the whole sequence, or the part that exists, with one U+FFFD (`String.decodeUTF8_UTF16`).
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -26,7 +26,7 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The number of bytes of an encoded surrogate that were read: `ED`, `A0` to `BF`, then any continuation byte.
+/// How many bytes of an encoded surrogate were read: `ED`, then `A0` to `BF`, then any continuation byte.
 #[derive(Clone, Copy, Default)]
 enum Surrogate {
     #[default]

@@ -15,6 +15,6 @@ const BLOCK: usize = 16 << 20;
 /// malloc, this function has no effect.
 pub fn keep_freed_blocks() {
     static DONE: Once = Once::new();
-    // `black_box`, because the compiler may leave out an unused allocation.
+    // `black_box` is needed, because the compiler may leave out an unused allocation.
     DONE.call_once(|| drop(black_box(Vec::<u8>::with_capacity(BLOCK))));
 }

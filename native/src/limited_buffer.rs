@@ -23,7 +23,7 @@ impl<'a> LimitedBuffer<'a> {
         self.used
     }
 
-    /// Returns the number of bytes up to the limit.
+    /// Returns the number of bytes that can still be written up to the limit.
     pub fn left(&self) -> usize {
         self.limit.saturating_sub(self.used)
     }

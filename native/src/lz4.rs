@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::limited_buffer::LimitedBuffer;
 
 const MAGIC: u32 = 0x184d_2204;
-/// How far back a block of a linked frame may refer, in bytes.
+/// How far back a block in a frame of linked blocks may refer, in bytes.
 const WINDOW: usize = 64 << 10;
 /// The highest compression ratio of LZ4: the output bytes that one input byte can encode.
 const MOST: usize = 255;

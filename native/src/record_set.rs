@@ -87,7 +87,7 @@ impl<S: Source> RecordSet<S> {
         self.next_offset
     }
 
-    /// Returns the number of bytes of the batches that are finished.
+    /// Returns how many bytes the finished batches have.
     pub fn consumed(&self) -> usize {
         self.at
     }
@@ -134,7 +134,7 @@ impl<S: Source> RecordSet<S> {
         Ok(Progress::Done)
     }
 
-    /// Reads the batch at `self.at`: opens it if it has rows to append, else skips it; ends at a truncated batch.
+    /// Opens the batch at `self.at` if the batch has rows to append, else skips it. A truncated batch is the end.
     fn open_next(&mut self, builder: &mut BatchBuilder) -> Result<(), Fault> {
         let here = self.source.size().saturating_sub(self.at);
         let mut start = [0; LOG_OVERHEAD];
@@ -174,7 +174,7 @@ impl<S: Source> RecordSet<S> {
         Ok(())
     }
 
-    /// Checks the whole batch and decompresses it into `bytes`; skips it and returns None if it has no row to append.
+    /// Checks the whole batch and decompresses it into `bytes`; if it has no row to append, skips it and returns None.
     fn load(
         &mut self,
         size: usize,

@@ -9,7 +9,7 @@ pub enum Refusal {
     Malformed(String),
     /// A row's explicit partition does not exist in its topic.
     UnknownPartition { topic: i64, partition: i32, partitions: usize, row: usize },
-    /// A record exceeds the limit. `size` is the size of a batch with only this record, before compression.
+    /// A record exceeds the limit. `size` is the uncompressed size of a batch with only this record.
     RecordTooLarge { topic: i64, partition: usize, row: usize, size: usize, limit: usize },
     /// A codec failed for a reason other than the rows.
     Codec(String),

@@ -6,7 +6,7 @@ use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
 
-/// The rows of a column as runs of (value, first row), and the last array with only one value.
+/// The rows of a column as runs, each with its value and first row, and the last array that has only one value.
 ///
 /// Most batches have rows of one topic-partition, so the next batch gets a slice of the last array, which need not be
 /// written and validated again.

@@ -1,4 +1,4 @@
-//! Splits a record batch that the topic refused as too large in two (Java's `ProducerBatch.split`).
+//! Splits a record batch in two, if it is too large for its topic (Java's `ProducerBatch.split`).
 
 use crate::codec::Decompressor;
 use crate::compress::Compressor;

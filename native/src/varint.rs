@@ -56,7 +56,7 @@ pub fn array<const N: usize>(rest: &mut &[u8]) -> Parsed<[u8; N]> {
     Ok(*head)
 }
 
-/// Reads an unsigned varint of at most `MOST` bytes; reads one word if eight bytes exist and the varint ends in them.
+/// Reads an unsigned varint of at most `MOST` bytes, in one word if there are eight bytes and the varint ends in them.
 #[inline(always)]
 pub fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {
     let word = rest.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));

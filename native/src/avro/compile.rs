@@ -18,7 +18,7 @@ const MAX_OPS: usize = 500_000;
 
 /// Compiles the plan for values of the writer schema, to which aliases are applied.
 ///
-/// Fails with the path if no value of the writer schema can be read.
+/// Fails, with the path of the place, if no value of the writer schema can be read.
 pub fn compile(writer: &Schema, reader: &Schema, slot: &Slot) -> Result<Plan, Fault> {
     let plan = Compiler::new(Pair { writer, reader }, MAX_OPS).plan(writer.root, reader.root, slot)?.0;
     match certain_error(&plan.op) {
@@ -27,7 +27,7 @@ pub fn compile(writer: &Schema, reader: &Schema, slot: &Slot) -> Result<Plan, Fa
     }
 }
 
-/// Returns the error that every value has.
+/// Returns the error that the decoding of every value would have.
 fn certain_error(op: &Op) -> Option<Fault> {
     match op {
         Op::Error(fault) => Some(fault.clone()),
@@ -128,7 +128,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Returns how a value is read as the reader's logical type; None if the value has another logical type. A value
-    /// without a logical type is read as the reader's.
+    /// without a logical type counts as a value of the reader's logical type.
     fn logical(&self, w: Id, r: Id, slot: &Slot) -> Option<Op> {
         const NANOS_OF_DAY: i64 = 86_400_000_000_000;
         let (writer, reader) = (self.pair.writer.get(w), self.pair.reader.get(r));
@@ -212,7 +212,7 @@ impl<'a> Compiler<'a> {
                     Action::Read { part: i, op: self.compile(field.kind, read.kind, &part.slot)? }
                 }
                 None => match self.skips.of_type(writer, field.kind)? {
-                    // Left out, because each step has to take a byte or add a value, which bounds the time for an item.
+                    // Leave the field out: each step has to take a byte or add a value, to bound the time for an item.
                     Skip::Bytes(0) => continue,
                     skip => Action::Skip(skip),
                 },

@@ -40,7 +40,7 @@ impl Decoder {
     /// Adds a writer schema; replaces a schema with the same id.
     pub fn add(&mut self, id: u64, schema: &str) -> Result<(), Fault> {
         let mut writer = Schema::parse(schema)?;
-        // A schema's aliases do not apply to itself.
+        // The reader schema's aliases do not apply if the writer schema is the same.
         if schema != self.text {
             aliases::apply(&mut writer, &self.reader)?;
         }

@@ -1,4 +1,4 @@
-//! The default of a field, as Avro's bytes.
+//! The default of a field in Avro's binary encoding.
 
 use serde_json::Value;
 
@@ -94,7 +94,7 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
     number.as_i64().or_else(|| number.as_f64().and_then(exact))
 }
 
-/// Returns the bytes of a text in ISO-8859-1, as defaults of bytes are written.
+/// Returns the bytes of a text in ISO-8859-1, the form in which a schema has a default of type bytes.
 fn latin1(text: &str) -> Vec<u8> {
     text.chars().map(|letter| u8::try_from(letter).unwrap_or(b'?')).collect()
 }

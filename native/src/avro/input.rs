@@ -15,7 +15,7 @@ pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
     take(input, len)
 }
 
-/// Removes the header of a block of an array or map; returns the number of items, and the block's size if it is given.
+/// Removes the header of an array's or map's block; returns the number of items, and the block's size if it is given.
 pub fn block(input: &mut &[u8]) -> Parsed<(usize, Option<usize>)> {
     const WRONG: &str = "the size of a block of an array or map is negative";
     let count = varlong(input)?;
@@ -27,7 +27,7 @@ pub fn block(input: &mut &[u8]) -> Parsed<(usize, Option<usize>)> {
     Ok((count, Some(size)))
 }
 
-/// Removes the number of a branch of a union and returns the branch.
+/// Removes the number of a union's branch and returns the branch.
 #[inline(always)]
 pub fn choose<'a, T>(branches: &'a [T], input: &mut &[u8]) -> Parsed<&'a T> {
     let i = varlong(input)?;

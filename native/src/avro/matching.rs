@@ -1,10 +1,10 @@
-//! Finds the type of a reader schema that reads a writer's type, as in Java's `Resolver`.
+//! Finds the type in a reader schema as which a writer's type is read, as in Java's `Resolver`.
 
 use std::collections::HashMap;
 
 use super::schema::{Id, Kind, Schema, simple};
 
-/// Deeper types are not compared: a column has at most 64 levels, and each union or record takes a level.
+/// Types that are nested more deeply are not compared: a column has at most 64 levels, and a union or record takes one.
 const MAX_NESTING: usize = 128;
 
 /// A writer schema, to which aliases are applied, and the reader schema.

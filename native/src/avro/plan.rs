@@ -13,12 +13,12 @@ pub enum Op {
     Boolean,
     Int,
     Long,
-    /// A date or time in a unit that is this many units of the column.
+    /// A date or time whose unit is this many of the column's units.
     IntTimes(i64),
     LongTimes(i64),
-    /// A time whose column has larger units, of this many units each. A value between two of these is bad.
+    /// A time whose column has a larger unit, which is this many of the time's units. A value between two is bad.
     LongParts(i64),
-    /// An int or long that the reader's schema has as float, which may lose digits, also in a double column.
+    /// An int or long that is a float in the reader schema, so it may lose digits, even if the column is a double.
     IntAsFloat,
     LongAsFloat,
     Float,
@@ -38,7 +38,7 @@ pub enum Op {
     Map(Box<Items>),
     /// A union of the writer.
     Union(Vec<Op>),
-    /// A branch of the reader's union, which becomes a struct; `part` is None if the struct lacks this branch.
+    /// A branch of the reader's union. The union becomes a struct; `part` is None if the struct lacks this branch.
     Member {
         part: Option<usize>,
         op: Box<Op>,

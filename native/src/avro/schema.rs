@@ -125,7 +125,7 @@ static NULL: Type = Type { kind: Kind::Null, logical: None, name: None, aliases:
 const FIXED_LIMIT: u64 = 1 << 30;
 
 impl Schema {
-    /// Parses a schema. If the root is a union, its branches may be separate schemas that define a name differently.
+    /// Parses a schema. The branches of a union at the root may be separate schemas, which define a name differently.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let json = parsed(text)?;
         let mut parser = Parser::default();
@@ -237,7 +237,7 @@ fn qualified(name: &str, space: &str) -> Arc<str> {
 
 #[derive(Default)]
 struct Parser {
-    /// None: the definition of a named type is not finished.
+    /// The types; None for a named type whose definition is not finished.
     types: Vec<Option<Type>>,
     /// The newest type of each name.
     names: HashMap<Arc<str>, Id>,

@@ -20,7 +20,7 @@ pub enum Choice {
 }
 
 impl Slot {
-    /// Returns the column type of a schema, with the fields of the structs of `wanted`, in their order, or all fields.
+    /// Returns the column type of a schema; its structs have the fields of `wanted`'s structs, in that order, or all.
     ///
     /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, at least 1, before
     /// fields are left out. Below 1, a record in itself is a text of JSON.
@@ -32,7 +32,7 @@ impl Slot {
     }
 }
 
-/// The most digits of a decimal in Spark and in Arrow's decimal128. A decimal of a schema may have more.
+/// The most digits of a decimal in Spark and in Arrow's decimal128. A schema's decimal may have more digits.
 pub const DECIMAL_DIGITS: u32 = 38;
 
 /// Returns how the union of `branches` becomes a column.
@@ -52,7 +52,7 @@ struct Shapes<'a> {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How many records of each type contain the current place.
+    /// How many records of each type the current place is in.
     open: HashMap<Id, i64>,
 }
 
@@ -125,7 +125,7 @@ impl Shapes<'_> {
         Ok(Some(Slot { shape, nullable: false }))
     }
 
-    /// Returns the struct of these columns: name, type, and whether it has nulls for a reason other than its type.
+    /// Returns the struct of these columns (name, type, and whether the column may be null although its type may not).
     fn parts(
         &mut self,
         columns: impl Iterator<Item = (Arc<str>, Id, bool)>,

@@ -8,7 +8,7 @@ use crate::values::column::MISMATCH;
 use crate::values::fault::Fault;
 use crate::varint::{take, varint, varlong};
 
-/// The bytes of a value to skip. Every part except `Bytes` has at least one byte.
+/// How the bytes of a value are skipped. Every value has at least one byte, except a value of `Bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
     Bytes(usize),
@@ -23,14 +23,14 @@ pub enum Skip {
     Record(usize),
 }
 
-/// The limit on nested records, arrays and maps, in a skipped value or a schema: each level takes a part of the stack.
+/// The limit on nested records, arrays and maps in a skipped value or a schema, because each level takes stack memory.
 const MAX_NESTING: usize = 400;
 
 fn too_deep() -> Fault {
     Fault::new(format!("records, arrays and maps are nested more than {MAX_NESTING} deep"))
 }
 
-/// The skips of a schema, which share records and so are not larger than the schema.
+/// The skips of a schema's types. Skips share records, so they are not larger than the schema.
 #[derive(Debug, Default)]
 pub struct Skips {
     records: Vec<Skip>,

@@ -1,4 +1,4 @@
-//! Plans the column of each field of a JSON object, by its name, up to a limit of nesting.
+//! Plans the columns for the fields of JSON objects, by the fields' names, up to a limit of nesting.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use crate::values::fault::{ENTRY, Fault, ITEM};
 use crate::values::slot::{Entry, MAX_NESTING, Part, Shape, Slot};
 
-/// Up to this number, names are compared one by one; more names are looked up in a map.
+/// If an object has at most this many fields, names are compared one by one; otherwise a map is used.
 const FEW: usize = 16;
 
 #[derive(Debug)]

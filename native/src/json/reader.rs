@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let (mut next, mut more) = (0, !self.open(b'{', b'}', "not an object")?);
         while more {
             self.token()?;
-            // Writers keep the order of the fields, so the field is often the next.
+            // Writers keep the order of the fields, so a field is often the one after the last field.
             let found = match fields.key_at(next, self.rest()) {
                 Some(len) => {
                     self.at += len;
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes a value without a column.
+    /// Takes a value that has no column.
     fn skip(&mut self, depth: usize) -> Result<(), Fault> {
         if depth >= MAX_DEPTH {
             return Err(TOO_DEEP.into());
@@ -477,7 +477,7 @@ impl<'a> Reader<'a> {
         value.ok_or_else(|| NO_NUMBER.into())
     }
 
-    /// Takes a number that writers write although JSON lacks it, such as NaN; returns a text that Rust can parse.
+    /// Takes a number that JSON lacks but some writers write, such as NaN; returns a text that Rust can parse.
     fn not_finite(&mut self) -> Option<&'static [u8]> {
         const WORDS: [&[u8]; 6] = [b"NaN", b"Infinity", b"-Infinity", b"+Infinity", b"-INF", b"+INF"];
         let rest = self.rest();

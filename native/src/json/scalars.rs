@@ -114,7 +114,7 @@ pub fn integer(text: &[u8]) -> Parsed<i64> {
     if significant == 0 {
         return Ok(0);
     }
-    // An exponent of more digits exceeds all bounds.
+    // An exponent that does not fit into 64 bits exceeds all bounds.
     let is_negative = exponent.starts_with('-');
     let exponent: i64 = exponent.parse().unwrap_or(if is_negative { i64::MIN / 2 } else { i64::MAX / 2 });
     let zeros = exponent - after_point as i64 + (digits.len() - significant) as i64;

@@ -11,7 +11,7 @@ use crate::values::rows::{Decoded, Failure, Limits, Values, Writers, rows_of_tex
 use crate::values::slot::{Shape, Slot};
 use crate::varint::{put, varlong};
 
-/// Decodes values into columns of the fields of a message.
+/// Decodes values into columns, one for each field of a message.
 pub struct Decoder {
     plan: Message,
     slot: Slot,

@@ -98,7 +98,7 @@ impl Descriptors {
     }
 }
 
-/// Returns the names of the messages of a `.proto` file without its package, each with its index in each level.
+/// Returns the names of a `.proto` file's messages without the package, each with the message's index in each level.
 pub fn names(text: &str) -> Result<Vec<(Vec<i64>, String)>, Fault> {
     let file = File::from_source(ROOT, text).map_err(refused)?;
     let mut names = vec![];

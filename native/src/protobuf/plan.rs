@@ -14,7 +14,7 @@ use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Sl
 /// A message whose fields become columns.
 #[derive(Debug)]
 pub struct Message {
-    /// Sorted by number: fields that are columns, and fields that reset a column of their oneof.
+    /// Sorted by number: fields that are columns, and fields that reset a column of the same oneof.
     pub fields: Vec<Field>,
     /// The value of each column if the message does not have its field.
     pub absent: Vec<Absent>,
@@ -232,7 +232,7 @@ struct Planner {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How many messages of each type contain the current place.
+    /// How many messages of each type the current place is in.
     open: HashMap<String, i64>,
 }
 
@@ -333,7 +333,7 @@ impl Planner {
         Ok(Some((Slot { shape, nullable: true }, How::Map(plan))))
     }
 
-    /// Returns the column of a value, at this depth below the field.
+    /// Returns the column of a value that is `deeper` levels below the field's column.
     fn value(
         &mut self,
         field: &FieldDescriptor,

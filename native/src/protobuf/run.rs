@@ -38,7 +38,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes a message to the end of the input, or of the group with this number; `rows`: earlier rows of the columns.
+    /// Takes a message up to the end of the input, or of the group with this number. `rows`: the columns' earlier rows.
     fn message(
         &mut self,
         plan: &Message,
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Makes JSON of the record's messages that become texts.
+    /// Converts to JSON those messages of the record that become texts.
     fn convert(&mut self, plan: &Message, parts: &mut [Column]) -> Result<(), Fault> {
         for field in plan.fields.iter() {
             let Some(column) = field.part.and_then(|part| parts.get_mut(part)) else { continue };
@@ -338,7 +338,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Appends a text of the schema.
+    /// Appends a text that comes from the schema.
     fn text(&mut self, bytes: &mut Bytes, text: &[u8]) -> Result<(), Fault> {
         self.budget.take_text(text.len())?;
         Ok(bytes.push(&mut &*text, text.len(), false)?)

@@ -15,7 +15,7 @@ use crate::values::budget::Budget;
 use crate::values::fault::Fault;
 use crate::varint::array;
 
-/// The limit of Google's runtimes.
+/// The limit on nested messages in Google's runtimes.
 const MAX_NESTING: usize = 100;
 /// The memory of a field's occurrence while its message is read.
 const BITS_OF_OCCURRENCE: u64 = 512;
@@ -73,7 +73,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the fields of a message whose encoding fits their type; of a oneof, only the member that is set last.
+    /// Returns a message's fields, if their encoding fits their type; of a oneof, only the member that is set last.
     fn occurrences<'b>(&self, kind: &MessageDescriptor, mut input: &'b [u8]) -> Result<Occurrences<'b>, Fault> {
         let (mut found, mut count) = (Occurrences::new(), 0);
         while !input.is_empty() {

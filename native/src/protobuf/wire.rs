@@ -13,7 +13,7 @@ pub enum Wire {
     Fixed32,
 }
 
-/// The limit on nested groups that are skipped, because each level takes a part of the stack.
+/// The limit on nested groups in a skipped value, because each level takes stack memory.
 const MAX_GROUPS: usize = 100;
 
 const NO_TAG: &str = "the record has a byte where a field of a message should begin";
@@ -80,7 +80,7 @@ pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
     take(input, len)
 }
 
-/// Removes a value without a column, after its tag.
+/// Removes a value that has no column; its tag is removed already.
 pub fn skip(number: u32, wire: Wire, input: &mut &[u8]) -> Result<(), Fault> {
     skip_nested(number, wire, input, 0)
 }

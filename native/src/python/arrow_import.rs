@@ -15,7 +15,7 @@ use pyo3::types::PyCapsule;
 use crate::arrays::Validity;
 use crate::refusal::Refusal;
 
-/// The limit on rows is that of columns with 32-bit offsets; within it, sums and products of lengths do not overflow.
+/// The limit on rows, as for columns with 32-bit offsets. Within it, sums and products of lengths do not overflow.
 const MOST_ROWS: usize = 1 << 31;
 const OFFSET_WIDTH: usize = 4;
 const LARGE_OFFSET_WIDTH: usize = 8;
@@ -40,7 +40,7 @@ impl Imported {
         Self::take(&schema, &array)
     }
 
-    /// Moves the array out of its capsule, which then releases nothing. The schema stays in its capsule.
+    /// Moves the array out of its capsule, so that the capsule releases nothing. The schema stays in its capsule.
     fn take(schema: &Bound<'_, PyCapsule>, array: &Bound<'_, PyCapsule>) -> PyResult<Self> {
         let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
         let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();

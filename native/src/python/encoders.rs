@@ -128,8 +128,8 @@ impl EncodedValues {
     }
 }
 
-/// Borrows the buffers of a column. `before`: the number of rows of the column before its first row, which is its
-/// position in the surrounding struct array.
+/// Borrows the buffers of a column. `before`: the number of the column's rows before the first row of the struct array
+/// that contains it.
 fn cells<'a>(column: Column<'a>, before: usize) -> Result<Cells<'a>, Refusal> {
     let first = before + column.first();
     let nothing: &[u8] = &[];

@@ -48,7 +48,7 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::add_to(module)
 }
 
-/// Adds a class that Python can align: Python aligns objects to 16 bytes, which `PyO3` does not check.
+/// Adds a class, if Python can align its objects. Python aligns objects to 16 bytes, and `PyO3` does not check this.
 fn add_class<T: PyClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
     const { assert!(align_of::<T>() <= 16, "put what needs a larger alignment into a box") };
     module.add_class::<T>()

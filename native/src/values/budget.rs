@@ -4,12 +4,12 @@ use super::fault::Fault;
 
 /// The limit of a record if none is given.
 pub const DEFAULT_LIMIT: usize = 64 << 20;
-/// The largest limit of a record and of a batch. With it, a batch that is not full and one more record have less than
+/// The largest allowed limit of a record or a batch. So a batch that is not full has, with one more record, less than
 /// 2^31 bytes and items, the limit of Arrow's offsets.
 pub const MOST: usize = (1 << 30) - 1;
 
-/// The rest of a record's limit. Each row of its columns counts in bits, and each text counts. A repeated field counts
-/// each time, and an item of a list counts as at least a byte, which also bounds the time.
+/// The memory that a record may still take. Each row of its columns counts in bits, and each text counts. A repeated
+/// field counts each time, and an item of a list counts as at least a byte, which also bounds the time.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
@@ -40,7 +40,7 @@ impl Budget {
         self.take((bytes as u64).saturating_mul(8))
     }
 
-    /// Checks that there is room for `count` items of `bits` bits. Their bits are taken when the items are read.
+    /// Checks that there is room for `count` items of `bits` bits each; the bits are taken when the items are read.
     pub fn check(&self, bits: u64, count: usize) -> Result<(), Fault> {
         if bits.saturating_mul(count as u64) > self.left { Err(self.exceeded()) } else { Ok(()) }
     }

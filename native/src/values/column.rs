@@ -51,7 +51,7 @@ pub enum Data {
 #[derive(Debug)]
 pub struct Struct {
     rows: usize,
-    /// The number of rows that the parts have; later rows are null.
+    /// The number of rows that the parts have; the struct's later rows are null.
     filled: usize,
     parts: Vec<Column>,
 }
@@ -167,7 +167,7 @@ impl Column {
         Self { nulls: slot.nullable.then(|| NullBufferBuilder::new(0)), data }
     }
 
-    /// Returns the data, to which the caller adds a row, and marks the row as not null.
+    /// Marks a new row as not null, and returns the data, to which the caller has to add the row.
     #[inline(always)]
     pub fn row(&mut self) -> &mut Data {
         if let Some(nulls) = &mut self.nulls {
@@ -176,7 +176,7 @@ impl Column {
         &mut self.data
     }
 
-    /// Returns the data, to which the caller adds no row.
+    /// Returns the data; the caller must not add a row.
     pub fn data(&mut self) -> &mut Data {
         &mut self.data
     }
@@ -372,7 +372,7 @@ impl Column {
 }
 
 impl Struct {
-    /// Returns the number of rows, and the parts, to each of which the caller adds a row before [`Self::close`].
+    /// Returns the number of rows, and the parts; the caller has to add a row to each part before [`Self::close`].
     #[inline(always)]
     pub fn open(&mut self) -> (usize, &mut [Column]) {
         if self.filled < self.rows {
@@ -394,7 +394,7 @@ impl Struct {
         (self.rows, &mut self.parts)
     }
 
-    /// Returns the parts, to which the caller adds no row.
+    /// Returns the parts; the caller must not add a row.
     pub fn parts(&mut self) -> &mut [Column] {
         &mut self.parts
     }

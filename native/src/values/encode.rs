@@ -74,7 +74,7 @@ impl Stop {
 }
 
 impl From<Stop> for Failure {
-    /// Converts the error of a column that is found before its first row is written.
+    /// Converts an error that a column has before its first row is written.
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Unfit(fault) => Self::Type(fault),

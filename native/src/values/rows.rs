@@ -113,8 +113,8 @@ impl<T> Writers<T> {
         found.map(|writer| &writer.is).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
     }
 
-    /// Returns the missing ids of the values, and the number of leading values that can be decoded together, because
-    /// all their schemas can be kept.
+    /// Returns the schema ids of the values that have no plan here, and how many of the first values can be decoded
+    /// together, because all their schemas can be kept.
     pub fn missing(&mut self, values: &impl Values, framing: Framing) -> Result<(Vec<u64>, usize), Failure> {
         self.now += 1;
         let (mut missing, mut met, mut last) = (BTreeSet::new(), 0, None);
@@ -144,8 +144,8 @@ impl<T> Writers<T> {
     }
 }
 
-/// Adds a row for each value with `decode`, which gets the id of its schema, its datum, and whether to check texts;
-/// else all texts of the column are checked together.
+/// Adds a row for each value with `decode`, which gets the value's schema id and datum, and whether to check its texts.
+/// If it need not check them, all texts of the column are checked together.
 pub fn rows_of_texts(
     values: &impl Values,
     slot: &Slot,
@@ -185,8 +185,8 @@ impl Rows {
     }
 }
 
-/// Adds a row for each value with `decode`, which gets its number, bytes and budget, until the batch is full. A null
-/// value and a bad value become null rows. For a bad value, `decode` returns the id, if any, and the reason.
+/// Adds a row for each value with `decode`, until the batch is full. `decode` gets the value's number and bytes, and a
+/// budget. For a bad value it returns the schema id, if any, and the reason. Null and bad values become null rows.
 #[inline(always)]
 pub fn rows_of(
     values: &impl Values,

@@ -72,7 +72,7 @@ pub struct Part {
 
 /// The limit on a schema's columns, because recursion and repeated types multiply columns.
 pub const MAX_COLUMNS: usize = 20_000;
-/// Arrow's C++ library imports no deeper type.
+/// Arrow's C++ library imports no type that is nested more deeply.
 pub const MAX_NESTING: usize = 64;
 /// The limit of Spark's `recursiveFieldMaxDepth`.
 const MAX_RECURSION: i64 = 15;

@@ -47,7 +47,7 @@ enum Step<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Makes a writer of an array with the type of `slot`. `rows`: its number of rows, if known.
+    /// Makes a writer of an array that has the type of `slot`. `rows`: the array's number of rows, if known.
     pub fn new(cells: &'a Cells<'a>, slot: &'a Slot, rows: Option<usize>) -> Result<Self, Stop> {
         let values = cells.values;
         let child = |i: usize| cells.children.get(i).ok_or(Stop::Outside);
@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
             Form::Double => Op::Double(values.as_chunks().0),
             &Form::Decimal { precision, size } => Op::Decimal { values: values.as_chunks().0, precision, size },
             Form::Bytes => Op::Bytes(cells.texts()),
-            // No text of this column needs a check of its UTF-8.
+            // If the whole column is ASCII, no text needs a check of its UTF-8.
             Form::Text if rows.is_some_and(|rows| cells.texts().are_ascii(cells.first, rows)) => {
                 Op::Bytes(cells.texts())
             }
@@ -187,7 +187,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Appends the branch whose part is set, or null.
+    /// Appends the branch whose part is set, or null if no part is set.
     fn write_member(&self, members: &[(i64, Writer<'a>)], row: usize, out: &mut Vec<u8>) -> Result<(), Stop> {
         let mut chosen = None;
         for (i, (branch, member)) in members.iter().enumerate() {

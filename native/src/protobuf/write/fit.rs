@@ -17,7 +17,7 @@ use crate::values::spark_names;
 pub struct Message {
     /// Sorted by the numbers of their fields.
     pub steps: Vec<Step>,
-    /// The steps of each oneof with several members in the struct.
+    /// For each oneof that has several members in the struct, the steps of these members.
     pub oneofs: Vec<Vec<usize>>,
 }
 

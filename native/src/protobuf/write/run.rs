@@ -139,7 +139,7 @@ impl Field<'_> {
                 out.extend_from_slice(self.tag);
                 let start = out.len();
                 value.write(row, out)?;
-                // Only the default value of a field without presence consists of zero bytes.
+                // If a field has no presence, only its default value consists of zero bytes.
                 if *implicit && out.iter().skip(start).all(|&byte| byte == 0) {
                     out.truncate(before);
                 }
