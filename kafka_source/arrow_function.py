@@ -81,7 +81,7 @@ class Mapping:
     batch_bytes: int
 
     def rows(self, batches: Iterator[pa.RecordBatch], count: Callable[[int], None] | None = None) -> _Rows:
-        """Yield the rows of the function in batches of the schema.
+        """Yield the rows that the function returns, in batches with exactly the schema.
 
         Args:
             batches: The batches that are read.
@@ -226,7 +226,7 @@ def _type_name(value: object) -> str:
     )
 
 
-# ---- what it returns
+# ---- the rows of the function
 
 
 def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:

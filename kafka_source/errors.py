@@ -196,7 +196,7 @@ class NotVisibleError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         partitions: The partitions without commit markers, or whose leader did not answer.
-        missing: The transactional id whose marker is missing, by partition; without partitions of silent leaders.
+        missing: By partition, the transactional id whose marker is missing; not for leaders that did not answer.
         seconds: The time since the commit, in which the markers were awaited.
     """
 
@@ -359,7 +359,7 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_given_end(tp: TopicPartition, *, planned: int, end: int, available: tuple[int, int]) -> DataLossError:
-        """Return the error for a partition that does not have the ending offset of the options.
+        """Return the error for a partition that does not have the ending offset that the options name.
 
         Args:
             tp: The partition.
@@ -471,7 +471,7 @@ _CLASSES: dict[Category, type[KafkaGroupError]] = {
     Category.INVALID_CONFIGURATION: InvalidConfigurationError,
 }
 
-# Codes with a more specific class, a subclass of the class of their category.
+# Codes that have a class of their own, which is a subclass of their category's class.
 _SPECIFIC: dict[int, type[KafkaGroupError]] = {
     **dict.fromkeys(
         (

@@ -124,7 +124,7 @@ def _read_options(given: Mapping[str, str]) -> ReadOptions:
 def _ranges(
     cluster: Cluster, options: ReadOptions, members: GroupMemberOwner, subscribed: list[TopicPartition]
 ) -> tuple[dict[str, str], tuple[Range, ...]]:
-    """Return the topic ids, and the new ranges of the slots' partitions, without empty ranges."""
+    """Return the topic ids, and those new ranges of the slots' partitions that are not empty."""
     owned = sorted(members.rejoin_if_due().slots)
     # All actions have to read the same rows, so every start must be valid before the tasks begin.
     with cluster.metadata_snapshot():

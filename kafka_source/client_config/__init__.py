@@ -1,7 +1,7 @@
 """The user's `kafka.*` settings, in Java's names, and their translation for librdkafka, TLS and SASL.
 
 Passwords, keys and tokens are hidden wherever a `Settings` is shown. The dictionary that `librdkafka_config` returns
-contains them in plain text for the client; use `hidden` to show the dictionary.
+contains these secrets in plain text for the client; use `hidden` to show the dictionary.
 """
 
 from kafka_source.client_config.librdkafka import librdkafka_config

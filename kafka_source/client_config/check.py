@@ -94,7 +94,7 @@ def _takes(java: JavaSetting, value: str) -> bool:
 
 
 def _not_of_java(settings: Settings, name: str, *, native: bool) -> list[str]:
-    """Check a setting that Java lacks: one of librdkafka, or an unknown name, whose value is not shown."""
+    """Check a setting that Java lacks. It is librdkafka's, or it is unknown, and then its value is not shown."""
     if not is_librdkafkas(name):
         close = difflib.get_close_matches(name, sorted(KNOWN), n=1)
         meant = f"; did you mean kafka.{close[0]}?" if close else ""

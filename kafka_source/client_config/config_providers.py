@@ -22,7 +22,7 @@ _PROVIDERS = "config.providers"
 _VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 Lookup = Callable[[str, str], str | None]
-"""Returns the value of a path and a key; None if there is no such key."""
+"""Returns the value that a path and a key name; None if there is no such key."""
 
 
 def resolve(given: Mapping[str, str]) -> dict[str, str]:
@@ -61,7 +61,7 @@ def _replaced(setting: str, value: str, lookups: Mapping[str, Lookup]) -> str:
 
 
 def _lookup(provider: str, given: Mapping[str, str]) -> Lookup:
-    """Return the lookup of a provider by its class."""
+    """Return the lookup of a provider, which its class determines."""
     prefix = f"{_PROVIDERS}.{provider.lower()}"
     name = given.get(f"{prefix}.class", "")
     allowed = _list(given.get(f"{prefix}.param.allowed.paths", ""))
@@ -110,7 +110,7 @@ _ENTRY = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the entries of a file in the format of `java.util.Properties`."""
+    """Return the entries of a properties file (`java.util.Properties`)."""
     entries = {}
     lines = iter(re.split(r"\r\n|\r|\n", text))
     for line in lines:

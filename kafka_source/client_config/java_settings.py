@@ -2,7 +2,7 @@
 
 The names, types and lower bounds are those of Java's `ConsumerConfig`, `ProducerConfig`, `AdminClientConfig`,
 `SslConfigs` and `SaslConfigs`; a test compares them with the jar. `check` compares the users' settings with this table,
-`librdkafka` translates by it, and docs/kafka-settings.md is generated from it.
+`librdkafka` translates them by the table, and docs/kafka-settings.md is generated from the table.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _SECRET, _DOUBLE, _SHORT = Type.PASSWORD, Type.DOUBLE, Type.SHORT
 def _honoured(
     name: str, roles: Role, kind: Type, does: str = "", *, minimum: int | None = None, words: tuple[str, ...] = ()
 ) -> JavaSetting:
-    """A setting that both engines follow; librdkafka does not get it by its name (security, the group)."""
+    """A setting that both engines follow; librdkafka does not get it under Java's name (security, the group)."""
     return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, minimum, words)
 
 

@@ -45,7 +45,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
         librdkafka's names and values, with secrets in plain text.
 
     Raises:
-        OptionError: A value is invalid, or a setting of all of Java's clients is refused.
+        OptionError: A value is invalid, or a setting that all of Java's clients have is refused.
     """
     config: dict[str, Any] = dict(DEFAULTS)
     for name in settings:
@@ -65,10 +65,10 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
 
 
 def narrowed(settings: Settings, name: str) -> list[str]:
-    """Return `name=value` for each librdkafka setting that gets another value than the given one.
+    """Return `name=value` for each librdkafka setting whose accepted value differs from the given value.
 
     Raises:
-        OptionError: librdkafka refuses the value for another reason than its range.
+        OptionError: librdkafka refuses the value for a reason other than its range.
     """
     return [
         f"{theirs}={accepted}"

@@ -225,7 +225,7 @@ def _check_client_handler(settings: Settings) -> None:
 
 
 def _kerberos(settings: Settings, module: LoginModule | None) -> Sasl:
-    """Return a Kerberos login of Java's Krb5LoginModule: with a keytab, or with an existing ticket."""
+    """Return the Kerberos login that Java's Krb5LoginModule describes: with a keytab, or with an existing ticket."""
     options = dict(module.options) if module else {}
     service = settings.get("sasl.kerberos.service.name") or options.get("serviceName") or "kafka"
     if options.get("ticketCache"):

@@ -126,7 +126,7 @@ def _google(options: Mapping[str, str]) -> tuple[str, float]:
 
 
 def _utc(moment: Any) -> float:
-    """Return a naive UTC time of google-auth in seconds since 1970."""
+    """Convert a UTC time without a zone, from google-auth, to seconds since 1970."""
     from datetime import timezone
 
     return float(moment.replace(tzinfo=timezone.utc).timestamp())

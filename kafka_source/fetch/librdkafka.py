@@ -340,7 +340,7 @@ class _LibrdkafkaReader:
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = dict.fromkeys(self._open)
-        # The time of the next check of a log that ended before its range.
+        # When to check again a log that ended before its range.
         self._look_again: dict[TopicPartition, float] = {}
         self._ask_for_leaders_at = 0.0
         # The partitions that librdkafka has stopped fetching.
@@ -383,7 +383,7 @@ class _LibrdkafkaReader:
             elif self._engine.topic_became_unknown():
                 self._check_existence()
             elif self._open and not self._look_again and time.monotonic() > self._overdue_at:
-                # While the end of a log is checked again, its missing records may be lost, so they are not late.
+                # While a log's end is checked again, the records that the log lacks may be lost, so they are not late.
                 raise self._timed_out()
         if len(self._rows):
             yield self._rows.drain()
@@ -524,7 +524,7 @@ class _LibrdkafkaReader:
         if tp in self._unassigned:
             del self._unassigned[tp]
         elif self._open or self._pacer.enabled:
-            # Immediately, before librdkafka sends its next fetch.
+            # Unassign the partition immediately, before librdkafka sends its next fetch.
             self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
 
     def _watermarks(self, whole: Range) -> tuple[int, int]:

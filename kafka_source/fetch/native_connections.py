@@ -102,7 +102,7 @@ class NativeConnections:
         )
 
     def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """Yield the rest of a range from the first message in a format before Kafka 0.11, which librdkafka reads."""
+        """Yield the rest of a range, by librdkafka, from the first message whose format is older than Kafka 0.11."""
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
     def refresh(self, topics: set[str], *, another: bool, seconds: float) -> None:
@@ -139,7 +139,7 @@ class NativeConnections:
         self._idle.close()
 
     def fetch_size(self, node: int) -> FetchSize:
-        """Return the size of the fetches from a broker, which the tasks of this process share."""
+        """Return the size of fetches from a broker; the tasks of this process share the size."""
         return self._sizes.setdefault(node, FetchSize(self.max_bytes))
 
     def take_buffer(self) -> bytearray:
@@ -161,7 +161,7 @@ class NativeConnections:
         return self._offset(tp, node, EARLIEST), self._offset(tp, node, LATEST)
 
     def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int:
-        """Return the end offset of a leader epoch in the log of the current leader (KIP-320); -1: unknown.
+        """Return the end offset of a leader epoch in the current leader's log (KIP-320); -1: unknown.
 
         Args:
             tp: The partition.

@@ -256,7 +256,7 @@ class NativeReader:
         if connection.busy:
             return
         self._by_name |= not connection.knows_ids and bool(self._request.topics)
-        # A truncated batch is fetched alone, with all bytes of the response.
+        # A truncated batch is fetched alone, so that it may take all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
         most = self._engine.fetch_size(node).bytes
         most_of_part = min(most, self._engine.max_partition_bytes)
@@ -547,7 +547,7 @@ class NativeReader:
         part.node, part.epoch = found.leader, found.leader_epoch
 
     def _knows_topics(self) -> bool:
-        """Return whether the cached metadata has all topics of the request, with the ids and leaders of the plan."""
+        """Return whether the cached metadata has all topics of the request, with the plan's ids and leaders."""
         cluster = self._engine.cluster
         known = cluster.topics
         return all(

@@ -29,7 +29,7 @@ MIN_BYTES = 1
 
 _ASK = struct.Struct(">iiiibii")  # replica id, max wait, min bytes, max bytes, isolation level, session id, its epoch
 _ASK_PARTITION = struct.Struct(">iiqqi")  # partition, leader epoch, fetch offset, log start offset, max bytes
-# The same, with the epoch of the last fetch, which only replicas send, and the end of the tagged fields.
+# The same fields, with the epoch of the last fetch, which only replicas send, and the end of the tagged fields.
 _ASK_PARTITION_BY_ID = struct.Struct(">iiqiqib")
 
 _CORRELATION = struct.Struct(">i")
@@ -77,7 +77,7 @@ class Fetched:
         aborted: Producer id and first offset of each aborted transaction in the record set.
         preferred: The replica from which to fetch instead (KIP-392); -1: no replica.
         begin: The index of the first byte of the record set in the buffer.
-        end: The index after its last byte.
+        end: The index after the last byte of the record set.
     """
 
     topic: str
@@ -154,7 +154,7 @@ def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None)
     Raises:
         ValueError: The bytes are not a Fetch response of this version, or have a topic that was not requested.
     """
-    # Only the response, because the end of an earlier, longer response may follow in the buffer.
+    # Parse only the response, because the end of an earlier, longer response may follow in the buffer.
     with memoryview(buffer)[:size] as data:
         try:
             return _Cursor(data, names).response()

@@ -1,4 +1,4 @@
-"""The fetch engine of this worker process, which `engine_selection` chooses, made once."""
+"""Makes the fetch engine of this worker process once; `engine_selection` chooses the engine."""
 
 from __future__ import annotations
 

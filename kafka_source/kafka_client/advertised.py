@@ -20,7 +20,7 @@ FIRST_SECONDS = 1.5
 
 _MAX_NAMED = 3
 
-# All endpoints that have answered this process. A later client uses them too, because brokers may be restarting then.
+# All endpoints that have answered this process, so that a later client blames no address while brokers restart.
 _answered: set[Endpoint] = set()
 
 

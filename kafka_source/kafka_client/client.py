@@ -57,7 +57,7 @@ _NEXT_BROKER_SECONDS = 0.5
 _CONFIRM_SECONDS = 5.0
 # Extra seconds of a wait for another caller's request, so that the request's own error comes first.
 _SHARED_MARGIN = 0.5
-# A failure is logged as a warning if it is one of these in a row of failures; other failures are logged at DEBUG.
+# In a row of failures, a failure with one of these numbers is logged as a warning, and others are logged at DEBUG.
 _WORTH_A_WARNING = (6, 20, 60, 180)
 
 
@@ -82,7 +82,7 @@ class KafkaClient:
         self._ask_another_at = 0.0
         self._left: Endpoint | None = None
         self._outdated: set[Endpoint] = set()
-        # All open connections: shared, dedicated, and replaced with requests in flight.
+        # All open connections: shared, dedicated, and replaced connections that still have requests in flight.
         self._open: list[Connection] = []
         self._brokers: dict[int, Broker] = {}
         # The last address of `bootstrap.servers` that answered, and the search for a broker at its advertised address.
@@ -573,7 +573,7 @@ class KafkaClient:
     async def find_coordinators(self, keys: Iterable[str], deadline: Deadline, kind: int = GROUP) -> None:
         """Look up the coordinators of many keys with one request, if the broker supports it (KIP-699, Kafka 3.0).
 
-        Then call `coordinator` for each key; it may raise.
+        Then call `coordinator` for each key, which may raise the error of the key.
         """
         wanted = [key for key in keys if (kind, key) not in self._coordinators]
         if not wanted:

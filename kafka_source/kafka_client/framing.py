@@ -69,7 +69,7 @@ def read_frame_size(sock: socket.socket, max_bytes: int, *, until: float) -> int
 
 
 def read_frame(sock: socket.socket, max_bytes: int, *, until: float) -> bytes:
-    """Read the next response from a blocking socket, without its length prefix; as `read_frame_size`."""
+    """Read the next response from a blocking socket, without its length prefix; for the rest see `read_frame_size`."""
     frame = bytearray(read_frame_size(sock, max_bytes, until=until))
     read_into(sock, memoryview(frame), until=until)
     return bytes(frame)

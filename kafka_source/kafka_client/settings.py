@@ -28,7 +28,7 @@ class ConnectionSettings:
         client_id: The client id in every request's header.
         tls: The TLS context, or None without TLS.
         sasl: The login, or None without SASL. It contains secrets, so the repr leaves it out.
-        connect_timeout: Seconds for all addresses of a name, TLS and SASL together.
+        connect_timeout: Seconds for the whole opening of a connection: all addresses of a name, TLS and SASL.
         request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.
         reconnect: The pauses before the next connection to a broker that could not be reached.

@@ -45,7 +45,7 @@ class Example:
 
     @property
     def whole(self) -> Mapping[str, str]:
-        """All options of a query with the refused options."""
+        """All options of a query that has the refused options."""
         topics = ("subscribe", "subscribePattern", "assign")
         reads_any = Where.SINK in self.where or any(name in self.given for name in topics)
         return {

@@ -194,7 +194,7 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
 
 
 def _check_values_of_streams(given: Mapping[str, str]) -> None:
-    """Check the values of options of streams: a wrong value is refused in a batch too."""
+    """Check the values of options that only streams have, because a batch refuses a wrong value too."""
     for name, text in given.items():
         option = _BY_NAME.get(name.lower())
         if option is not None and option.where == Where.STREAM and not option.name.startswith(KAFKA_PREFIX):
@@ -393,7 +393,7 @@ def _without_marks(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-# The options of a table of `CREATE TABLE … USING kafkagroup OPTIONS (…)`.
+# The options of a table that `CREATE TABLE … USING kafkagroup OPTIONS (…)` makes.
 _NO_OPTION = (
     ". Spark has passed no option at all. It does not pass the options of a table in a catalog to a Python source: "
     "use a temporary view"

@@ -107,7 +107,7 @@ def _headers(reason: str, topic: str, partition: int, offset: int) -> list[dict[
 
 
 def _acknowledged_by_all(settings: Settings) -> Settings:
-    """Return the settings with `acks=all` instead of the query's own."""
+    """Return the settings with `acks=all` in place of the query's value."""
     if all(settings.get(name, "all").lower() in ("all", "-1") for name in _ACKS):
         return settings
     return Settings({name: value for name, value in settings.given.items() if name not in _ACKS})

@@ -1,4 +1,4 @@
-"""The librdkafka engine of writes: its defaults, a full queue, one Python call for each record."""
+"""The engine that writes with librdkafka: its defaults, a full queue, one Python call for each record."""
 
 from __future__ import annotations
 

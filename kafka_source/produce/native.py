@@ -1,4 +1,4 @@
-"""The native engine of writes: a delivery for each task, at least once or in a transaction, by a `Sender`.
+"""The native engine for writes: each task has a delivery, at least once or in a transaction, by a `Sender`.
 
 A delivery lives as long as its task. `NativeProducer`, one in each worker process for each set of settings, keeps
 connections, metadata and an idempotent identity for later tasks.

@@ -130,7 +130,7 @@ class Sender:
     # ---- queues
 
     def _resume(self) -> None:
-        """Extend the delivery timeouts by the time since the last call, in which nothing was sent or received.
+        """Extend the delivery timeouts by the time since the last call, because nothing was sent or received since.
 
         The rows come from Spark, perhaps slowly, and the sender has no thread of its own.
         """

@@ -1,4 +1,4 @@
-"""The quota of a query and the fetched amounts of its tasks: decides when each task may fetch, and how much.
+"""The account of a query's quota, which decides by the tasks' fetches when each task may fetch, and how much.
 
 KIP-13 delays a reader by (observed - bound x window) / bound. With the brokers' sliding window, a reader's pause
 counts twice: when it happens, and when it leaves the window. Here the window begins with the first fetch, and moves

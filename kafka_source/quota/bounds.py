@@ -33,7 +33,7 @@ class Bounds:
     records_per_second: float | None = None
 
     def share(self, part: float) -> Bounds:
-        """Return the bounds of a part of the whole."""
+        """Return the bounds for this part of the whole."""
         return Bounds(*(None if amount == inf else amount for amount in self.amounts(part)))
 
     def amounts(self, seconds: float) -> Amounts:

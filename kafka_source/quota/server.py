@@ -128,7 +128,7 @@ class StreamQuota:
         return admit(starts, ends, self._account.record_bytes(), allowed)
 
     def record_bytes(self) -> dict[TopicPartition, float]:
-        """Return the bytes of an offset in each partition that tasks have read from, as fetched (compressed)."""
+        """Return the fetched (compressed) bytes per offset, for each partition that tasks have read from."""
         return self._account.record_bytes()
 
     def tasks_done_at(self) -> float | None:
@@ -144,7 +144,7 @@ class StreamQuota:
         """Return the ticket of a slot's task.
 
         Args:
-            slot: The number of the slot, or of the input partition without a group.
+            slot: The number of the slot or, without a group, of the input partition.
             share: The task's part of all that the micro-batch has to read.
         """
         return replace(self._ticket, bounds=self._account.bounds).of(slot, share)

@@ -110,7 +110,7 @@ class TriggerSize:
 
     @property
     def goal(self) -> float:
-        """The aimed duration of the next trigger, in seconds: the target, unless a trigger cannot be so short."""
+        """The wanted duration of the next trigger, in seconds: the target, unless a trigger cannot be so short."""
         return max(self.target, _OVER_FIXED * self.fixed)
 
     def after(self, batch: Measured) -> TriggerSize:

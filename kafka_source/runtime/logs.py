@@ -124,7 +124,7 @@ def spark_capture() -> logging.Handler | None:
 def set_up_logging(level: str | None = None, form: str | None = None) -> None:
     """Send this package's log to standard error, or to Spark's capture, by the options of one query.
 
-    A process serves several queries, so a query's settings hold until this is called for the next query. A query
+    A process serves several queries, so a query's settings hold until the next query calls this function. A query
     without these options logs warnings, in Spark's form, or to the program's own handlers if there are any. If the
     program has configured this package's logging itself, nothing is changed.
 

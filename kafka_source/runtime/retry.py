@@ -51,7 +51,7 @@ class RetryPolicy:
 
 
 Again = Callable[[Exception, int, float], bool]
-"""Decides after a failed attempt whether to make another, by the error, the number of earlier failures, and the pause.
+"""Decides after a failure whether to make another attempt, by the error, the number of earlier failures, and the pause.
 """
 
 

@@ -39,7 +39,7 @@ from kafka_source.values.replayed_schema import current_column
 
 log = logging.getLogger(__name__)
 
-# The kernel's id of the writer schema of values that name no schema.
+# The kernel's id for the writer schema of values that do not name a schema.
 _UNNAMED = 0
 # The longest wait for a schema that the registry does not know, before the query ends.
 _FAILFAST_SECONDS = 1.0

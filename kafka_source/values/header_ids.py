@@ -28,7 +28,7 @@ _MAX_KNOWN = 10_000
 
 
 def header_of(column: DecodedColumn) -> str:
-    """Return the name of the header that names the schema of a column."""
+    """Return the name of the header that names the schema of the column's values."""
     return f"__{column}_schema_id"
 
 
@@ -56,7 +56,7 @@ class HeaderIds:
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
         """Return the values; a value whose record has the header begins with a zero byte and the number's 4 bytes.
 
-        If a value without a header begins with a number that stands for a GUID, the value gets a number without a GUID.
+        If a value without a header begins with a GUID's number, the value gets a number that stands for no GUID.
         """
         entries, rows = headers.flatten(), pc.list_parent_indices(headers)
         is_id = pc.equal(entries.field("key"), self._header)

@@ -214,7 +214,7 @@ class _Reader:
 
 
 def string_type(schema: Mapping[str, Json]) -> pa.DataType:
-    """Return the type of the strings of a schema."""
+    """Return the type for the strings that a schema allows."""
     if schema.get("contentEncoding") == "base64":
         return pa.binary()
     return _FORMATS.get(str(schema.get("format")), pa.string())

@@ -43,7 +43,7 @@ _ATTEMPT_SECONDS = 10.0
 _DEFAULT_TIMEOUT_MS = 60_000
 _OVERLOADED = (408, 425, 429)
 
-# A limit, because any user with the right to register can write a schema, and all executors read it.
+# Schemas are limited, because any user with the right to register can write one, and all executors read it.
 _MAX_BYTES = 1 << 20
 _MAX_REFERENCES = 100
 _MAX_DEPTH = 16
@@ -337,7 +337,7 @@ class Registry:
             ) from None
 
     def newest(self, subject: str, advice: str, *, or_known: bool = False) -> RegisteredSchema:
-        """Return the newest schema of a subject; raise the errors of `by_id`, also if no schema is usable.
+        """Return the newest schema of a subject; raise the errors of `by_id`, and an error if no schema is usable.
 
         Args:
             subject: The subject.
@@ -377,7 +377,7 @@ class Registry:
         return self._id(subject, text, _Request(path, what, "register", _posted(text, kind), int))
 
     def id_of(self, subject: str, text: str, kind: str) -> int:
-        """Return the id of a schema of a subject; errors as for `register`, also if the subject lacks the schema."""
+        """Return the id of a subject's schema; raise the errors of `register`, and one if there is no such schema."""
         what = f"the given schema among the versions of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}"
         return self._id(subject, text, _Request(path, what, "find", _posted(text, kind), int))

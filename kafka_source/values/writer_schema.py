@@ -98,7 +98,7 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
         kind: The type of the column.
 
     Raises:
-        InvalidConfigurationError: The column does not fit the schema; the registry does not have it, or refuses it.
+        InvalidConfigurationError: The column does not fit the schema, or the registry lacks or refuses the schema.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
