@@ -144,7 +144,7 @@ def register(spark: SparkSession) -> None:
 
     Spark finds the module if `PYSPARK_PYTHON`, or else the `python3` of the PATH, has this package. With a local master
     and without `PYSPARK_PYTHON`, this call lets the session's workers run with the Python of this program. The function
-    may be called again, and even if Spark has found the module.
+    may be called again, also after Spark has found the module.
     """
     _run_workers_with_this_python(spark)
     try:

@@ -53,7 +53,7 @@ _SCALARS = (*{type(kind) for kind in _WORDS.values()}, DecimalType)
 _DECIMALS = ("decimal", "dec", "numeric")
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|(\w+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([<>(),:])|(\S))")
 _MAX_DIGITS = 38
-# Arrow's C++ library imports no deeper type.
+# Arrow's C++ library imports no type that is nested more deeply.
 _MAX_DEPTH = 64
 
 

@@ -156,7 +156,7 @@ _CHUNK = 2000
 _POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
 _MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
-# A task whose grant is at least as large fetches as if there were no quota.
+# With a grant of at least this size, a task fetches as if there were no quota.
 _UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0

@@ -99,7 +99,7 @@ class _Part:
         return now - self.short_since
 
     def exclude_time(self, seconds: float) -> None:
-        """Move both timers by a time in which no broker could send records or the end of the log."""
+        """Move both timers by this time, in which no broker could send records or the log's end."""
         self.waits_since += seconds
         if self.short_since is not None:
             self.short_since += seconds

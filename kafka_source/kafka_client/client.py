@@ -291,7 +291,7 @@ class KafkaClient:
         if node_id is None or node_id in self._connections or not left.usable:
             left.retire()
         else:
-            # Keep the connection for requests to that broker, and for the time when metadata are asked there again.
+            # Keep the connection for requests to that broker, and for a later turn of the broker to send metadata.
             self._connections[node_id] = left
 
     def _share(self, opened: Connection) -> Connection:

@@ -81,7 +81,7 @@ def _check_evolution(options: ReadOptions, _where: Where, _given: Mapping[str, s
 
 @DECODING.refuses({"value.format": "string", "mode": "PERMISSIVE"})
 def _check_mode(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
-    """Refuse a mode that does not hold for all columns."""
+    """Refuse a mode other than FAILFAST beside a column of strings, to which no other mode applies."""
     texts = [one.column for one in (options.of_value, options.of_key) if one.format == "string"]
     if texts and options.mode != "FAILFAST":
         problem = (

@@ -201,7 +201,7 @@ def current_bounds(quota: QuotaSettings, settings: Settings, rate: str) -> Bound
 
 
 def bounds_at_start(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
-    """Return the bounds for a query that is being planned, as `current_bounds`.
+    """Return the current bounds for a query that is being planned; see `current_bounds`.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read.

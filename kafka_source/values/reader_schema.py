@@ -87,7 +87,7 @@ class ReaderSchema:
         Args:
             framing: The bytes before a value.
             wanted: A type whose structs name the decoded fields, at any depth; None: all.
-            max_decoded_bytes: The limit of a decoded record.
+            max_decoded_bytes: The maximum size of a decoded record.
 
         Raises:
             InvalidConfigurationError: The schema is not valid, or cannot be a column.

@@ -257,7 +257,7 @@ class Registry:
 
         Raises:
             AuthenticationError: The registry refuses the credentials, or refuses a schema that it returned earlier.
-            InvalidConfigurationError: The server is no registry, or another registry than before.
+            InvalidConfigurationError: The server is no registry, or not the registry of earlier requests.
             RetriableError: The registry does not answer.
         """
         wanted, before = tuple(schema_ids), tuple(read_before)

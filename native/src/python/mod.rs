@@ -48,7 +48,7 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::add_to(module)
 }
 
-/// Adds a class, if Python can align its objects. Python aligns objects to 16 bytes, and `PyO3` does not check this.
+/// Adds a class, after a check that `PyO3` lacks: Python aligns objects to 16 bytes, which must suffice for the class.
 fn add_class<T: PyClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
     const { assert!(align_of::<T>() <= 16, "put what needs a larger alignment into a box") };
     module.add_class::<T>()

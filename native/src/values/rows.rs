@@ -113,8 +113,8 @@ impl<T> Writers<T> {
         found.map(|writer| &writer.is).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
     }
 
-    /// Returns the schema ids of the values that have no plan here, and how many of the first values can be decoded
-    /// together, because all their schemas can be kept.
+    /// Returns those schema ids of the values for which there is no plan yet, and how many of the first values can be
+    /// decoded together, because all their schemas can be kept.
     pub fn missing(&mut self, values: &impl Values, framing: Framing) -> Result<(Vec<u64>, usize), Failure> {
         self.now += 1;
         let (mut missing, mut met, mut last) = (BTreeSet::new(), 0, None);
