@@ -80,7 +80,7 @@ def is_native(name: str) -> bool:
 def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
     """Return the `engine` option for a query's tasks: librdkafka if `auto` means librdkafka in the driver.
 
-    So tasks do not repeat the warning of the plan. An executor without the driver's engine warns, see `is_native`.
+    So tasks do not repeat the warning of the plan. An executor that lacks the driver's engine warns; see `is_native`.
     """
     return "librdkafka" if name == "auto" and why_not_native() is not None else name
 

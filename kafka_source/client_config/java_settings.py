@@ -57,7 +57,7 @@ class JavaSetting:
         type: Its type.
         native: Its handling by the native engine and kafkagroup's own connections.
         librdkafka: Its handling by the librdkafka engine.
-        does: Its effect, if not as in Java's documentation, or why it has no effect, or an alternative; no full stop.
+        does: Its effect, if Java's documentation differs, or why it has no effect, or an alternative; no full stop.
         minimum: Java's lower bound of a number; None: no bound.
         words: The texts that Java accepts, in lower case; empty: any.
         rdkafka: librdkafka's name for the setting; empty: librdkafka does not get the value.

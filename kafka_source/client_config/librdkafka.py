@@ -24,7 +24,7 @@ _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)"
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
 """Defaults for librdkafka where its own defaults differ from Java's."""
 
-# The least `message.max.bytes`, which consumers of librdkafka only use to refuse a smaller `fetch.max.bytes`.
+# The least `message.max.bytes`. librdkafka's consumers use this setting only to refuse a smaller `fetch.max.bytes`.
 _LEAST_FETCH = 1000
 
 _BACKOFF = ("reconnect.backoff.ms", "reconnect.backoff.max.ms")
@@ -39,7 +39,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
 
     Args:
         settings: Settings of the Kafka clients.
-        role: The client's role; settings of Java that only clients in other roles have are left out.
+        role: The client's role; a setting of Java is left out if only clients in other roles have it.
 
     Returns:
         librdkafka's names and values, with secrets in plain text.

@@ -112,7 +112,7 @@ def _azure(options: Mapping[str, str]) -> tuple[str, float]:
 
 
 def _google(options: Mapping[str, str]) -> tuple[str, float]:
-    """Return a token for Managed Service for Apache Kafka, in the form of Google's own login handler for Java."""
+    """Return a token for Managed Service for Apache Kafka, in the form that Google's login handler for Java uses."""
     auth = importlib.import_module("google.auth")
     requests = importlib.import_module("google.auth.transport.requests")
     credentials, _ = auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])

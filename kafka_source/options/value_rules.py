@@ -119,7 +119,7 @@ def _refuse_unused(column: ColumnOptions, names: Collection[str], prefix: str) -
     Args:
         column: The column.
         names: The options that are given, in lower case.
-        prefix: The prefix of the options to check, which are of the column or of the registry.
+        prefix: The prefix of the options to check, which belong to the column or to the registry.
     """
     own = column.column
     for option in declared_in(ValueOptions).values():

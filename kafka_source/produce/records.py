@@ -50,7 +50,7 @@ class Records:
         return found
 
     def last_partition(self) -> int:
-        """Return the highest partition that a record names; -1: no record does."""
+        """Return the highest partition that a record names; -1: no record names a partition."""
         last = None if self.partitions is None else _compute().max(self.partitions).as_py()
         return -1 if last is None else int(last)
 

@@ -31,7 +31,7 @@ _ACKS = {"all": -1, "-1": -1, "1": 1}
 # librdkafka's default. With Java's 16 KiB the broker would get 60 times as many requests.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
-# Brokers know a new topic sooner, and a wrong name is reported within ten seconds.
+# Short, because brokers know a new topic sooner, and a wrong name should be reported within ten seconds.
 UNKNOWN_TOPIC_MS = 5_000
 
 

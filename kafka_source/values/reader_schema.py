@@ -1,6 +1,6 @@
 """The schema of a column that is read: given in the options, named by an id, or the newest of a subject.
 
-Protobuf values have numbered fields, so the schema names the columns. JSON values have named fields, of which a JSON
+Protobuf values have numbered fields, so the schema names the columns. JSON values have named fields, from which a JSON
 Schema or a given type of Spark selects the columns.
 
 The driver fixes the schema when it loads a query, and tasks resolve all values to it.
@@ -51,7 +51,7 @@ class ReaderSchema:
     Attributes:
         text: The Avro or JSON Schema as JSON (for several subjects the union of their records), the text of a `.proto`
             file, or the type of JSON values as Spark's `from_json` takes it.
-        id: Its id in the registry; None: the schema was given in the options, or is of several subjects.
+        id: Its id in the registry; None: the schema was given in the options, or belongs to several subjects.
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.

@@ -441,7 +441,7 @@ class Registry:
             self._include(found, included, deadline, depth - 1, what)
 
     def _answer(self, asked: _Request, deadline: Deadline) -> dict[str, Any]:
-        """Return the answer to a request, an object of JSON."""
+        """Return the answer to a request, which is a JSON object."""
 
         def attempt() -> dict[str, Any]:
             url = self._urls[0]

@@ -54,7 +54,7 @@ def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> 
 
 
 def _part(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array whose structs have only the fields of a type."""
+    """Return the array with only those fields of its structs that the type has."""
     if pa.types.is_struct(kind):
         children = [_part(array.field(field.name), field.type) for field in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())

@@ -38,7 +38,7 @@ impl Pair<'_> {
     }
 
     /// Returns the branch of the reader's union `branches` that reads `w`, by Java's `ReaderUnion.firstMatchingBranch`,
-    /// whose rules are softer than the specification's.
+    /// which accepts more than the specification does.
     pub fn branch(&self, w: Id, branches: &[Id], steps: &mut usize) -> Option<usize> {
         self.branch_within(w, branches, steps, 0)
     }

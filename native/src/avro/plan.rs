@@ -31,7 +31,7 @@ pub enum Op {
         size: Option<usize>,
         shift: i32,
     },
-    /// The reader's symbol for each symbol of the writer; None: no such symbol and no default.
+    /// The reader's symbol for each symbol of the writer; None: the reader has neither the symbol nor a default.
     Enum(Vec<Option<Arc<str>>>),
     Record(Box<Record>),
     Array(Box<Items>),

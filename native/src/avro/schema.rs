@@ -112,7 +112,7 @@ impl fmt::Display for Logical {
 }
 
 impl Type {
-    /// A type with the logical type of its object in the schema.
+    /// Makes a type without a name; `object`, which defines it in the schema, may give its logical type.
     fn without_name(kind: Kind, object: &Map<String, Value>) -> Self {
         let name = object.get("logicalType").and_then(Value::as_str);
         let logical = name.map(|name| logical(name, &kind, object).unwrap_or_else(|| Logical::Other(name.into())));
@@ -189,7 +189,7 @@ impl Schema {
     }
 }
 
-/// The limit on the depth of a schema as JSON: a nullable record in a record has four levels, and a column 64.
+/// The limit on the levels of a schema's JSON. A nested nullable record takes four, and a column nests at most 64.
 const MAX_DEPTH: usize = 260;
 
 fn parsed(text: &str) -> Result<Value, Fault> {

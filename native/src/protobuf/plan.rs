@@ -188,10 +188,10 @@ impl Value {
 }
 
 impl Message {
-    /// Returns the columns and the plan of a message, with all fields or, in their order, the fields of `wanted`.
+    /// Returns the columns and the plan of a message, with the fields of `wanted`, in that order, or all fields.
     ///
-    /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. Below 1, a message
-    /// in itself is a text of JSON.
+    /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. If it is below 1, a
+    /// message within itself becomes a text of JSON.
     pub fn of_type(
         kind: &MessageDescriptor,
         wanted: Option<&DataType>,

@@ -203,7 +203,7 @@ fn record(parts: &Fields, fields: &[Field], schema: &Schema, id: Id) -> Result<V
     Ok(steps)
 }
 
-/// Returns the bytes for a field that the column lacks: the field's default, or null without a default.
+/// Returns the bytes for a field that the column lacks: the field's default, or null if it has no default.
 fn missing(field: &Field, schema: &Schema) -> Result<Vec<u8>, Fault> {
     if let Some(json) = &field.default {
         return defaults::encode(schema, field.kind, json);
