@@ -22,7 +22,7 @@ _PROVIDERS = "config.providers"
 _VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 Lookup = Callable[[str, str], str | None]
-"""Returns the value that a path and a key name; None if there is no such key."""
+"""Returns the value for a path and a key; None if there is no such key."""
 
 
 def resolve(given: Mapping[str, str]) -> dict[str, str]:

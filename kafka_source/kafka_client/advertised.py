@@ -13,7 +13,7 @@ WARNING_SECONDS = 3.0
 """A warning names the advertised addresses if none of them has answered after this time."""
 
 ERROR_SECONDS = 6.0
-"""An error is raised if no address, of `bootstrap.servers` or advertised, has answered for this time."""
+"""An error is raised if no address, of `bootstrap.servers` or advertised, has answered within this time."""
 
 FIRST_SECONDS = 1.5
 """The time limit of the first connection, which is to one broker; then other brokers are tried."""

@@ -183,7 +183,7 @@ class Account:
         self.reported = Reported()
 
     def change(self, bounds: Bounds) -> None:
-        """Set other bounds, and forget earlier fetches: under lower bounds the query would have to wait for long."""
+        """Set other bounds, and forget earlier fetches; if they still counted, lower bounds would stop the query."""
         with self._lock:
             self.bounds = bounds
             self._limiters = self._limiters_of(bounds)

@@ -109,7 +109,7 @@ def _not_null(kind: pa.DataType, name: str, namespace: str, path: str) -> _Json:
 
 
 def _bytes_of(precision: int) -> int:
-    """Return the number of bytes that hold every decimal with this number of digits."""
+    """Return the number of bytes that can hold any decimal with this number of digits."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
 

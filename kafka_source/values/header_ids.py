@@ -54,7 +54,7 @@ class HeaderIds:
         self._numbers: dict[str, int] = {}
 
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
-        """Return the values; a value whose record has the header begins with a zero byte and the number's 4 bytes.
+        """Return the values; if a record has the header, a zero byte and the GUID's number (4 bytes) precede its value.
 
         If a value without a header begins with a GUID's number, the value gets a number that stands for no GUID.
         """

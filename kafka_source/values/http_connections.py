@@ -31,7 +31,7 @@ class Response:
 
 
 class Connections:
-    """Connections that are kept between requests. Threads may share them; no two requests use one at a time.
+    """Connections that are kept between requests. Threads may share them; each serves one request at a time.
 
     Args:
         context: The TLS context of connections.

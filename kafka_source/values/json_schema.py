@@ -109,7 +109,7 @@ class Documents:
         self._by_id = {_id_of(document): name for name, document in self._documents.items() if _id_of(document)}
 
     def find(self, reference: str, document: str) -> tuple[Json, str, str]:
-        """Return the part to which a reference within a document leads, the part's document by name, and its place.
+        """Return the part to which a reference within a document leads, the name of its own document, and its place.
 
         Raises:
             SchemaError: The part does not exist, or the reference has no path.
