@@ -1,7 +1,7 @@
 """`copartition`: assign the same partition number of several topics to the same member.
 
-Java has no such strategy. `range` does so while the topics have equal partition counts and equal subscribers, and
-silently stops when these differ. `copartition` then raises an error, or co-locates as many partitions as possible.
+Java has no such strategy: `range` keeps topics together only while they have equal partition counts and subscribers,
+and reports no difference. `copartition` then raises an error, or co-locates as many partitions as possible.
 
 A strategy that assigns partitions one by one can keep co-partitioned topics together: `fold` leaves only the first
 topic of each set, and `Folded.unfold` gives a partition's members the same partition number of the other topics.
@@ -24,9 +24,9 @@ class Folded:
     """A group with only the first topic of each set, for a strategy that keeps co-partitioned topics together.
 
     Attributes:
-        cluster: The cluster without the omitted topics. A partition has the racks on which all topics have a replica.
-        group: The subscriptions without these topics.
-        sets: All topics of each set, by its first topic; topics without a set are not here.
+        cluster: The cluster without the omitted topics. A partition has the racks that all topics of its set have.
+        group: The subscriptions without the omitted topics.
+        sets: All topics of each set, by the set's first topic. Topics in no set are absent.
     """
 
     cluster: ClusterMetadata
@@ -34,11 +34,11 @@ class Folded:
     sets: Mapping[str, Sequence[str]]
 
     def partitions(self, tp: TopicPartition) -> list[TopicPartition]:
-        """Return the partitions that are assigned together with a partition, and that partition."""
+        """Return a partition, and the partitions that are assigned together with it."""
         return [TopicPartition(topic, tp.partition) for topic in self.sets.get(tp.topic, (tp.topic,))]
 
     def unfold(self, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
-        """Return the assignments with the partitions of all topics."""
+        """Return the assignments with the partitions of the omitted topics added."""
         if not self.sets:
             return dict(answer)
         return {
@@ -103,7 +103,7 @@ def check_alike(
     """Check that the topics of a set have equal partition counts and subscribers.
 
     Raises:
-        AssignmentError: The topics differ; the error names topics or members, with the advice.
+        AssignmentError: The topics differ. The error names the topics or the members, and ends with `advice`.
     """
     if len({counts[topic] for topic in topics}) > 1:
         listed = ", ".join(f"{topic} has {counts[topic]}" for topic in topics)
@@ -143,7 +143,7 @@ class CopartitionAssignor(Assignor):
         """Assign each set of co-partitioned topics together, and other topics as `range` does.
 
         Raises:
-            AssignmentError: A set's topics differ and `mismatch` is "refuse", or no member subscribes to all of them.
+            AssignmentError: A set's topics differ and `mismatch` is "refuse", or no member subscribes to the whole set.
         """
         counts = known_topics(cluster, group)
         readers = readers_in_order(group, counts)

@@ -1,4 +1,4 @@
-"""Represent a group by integers for the algorithms: the order for ties, contradicting claims, racks.
+"""Represent a group by integers for the algorithms, sort its members, and decide between contradicting claims.
 
 Sort orders decide ties as in Java, so that the result does not depend on the leader's client.
 """
@@ -154,10 +154,9 @@ class Claims:
     contested: frozenset[int]
 
     def outdated(self) -> dict[int, int]:
-        """Return the last previous owner of each partition that is claimed in an older generation.
+        """Return the newest claimant of each partition, among the members whose claims are of older generations.
 
-        A generation is older if it is below the group's newest generation. If several members claim a partition in
-        older generations, the member with the newest of these generations is returned.
+        A generation is older if it is below the group's newest generation.
         """
         newest = max(self.generations, default=-1)
         last: dict[int, int] = {}
@@ -169,7 +168,7 @@ class Claims:
         return last
 
     def newest(self, partitions: set[int]) -> dict[int, list[int]]:
-        """Return the members that claim each of these partitions, in the newest generation that claims it."""
+        """Return each partition's claimants; of claimants with different generations, only those with the newest."""
         holders: dict[int, list[int]] = {}
         for place, stated in enumerate(self.stated):
             for partition in partitions.intersection(stated):
@@ -224,7 +223,7 @@ def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[fr
 def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset[str]]) -> bool:
     """Return whether rack-aware assignment could change the result (`useRackAwareAssignment` in Java).
 
-    That is so if a member's rack has a replica, and some partition has no replica on some rack.
+    It could if a replica is on some member's rack, and some partition has no replica on a rack that has other replicas.
     """
     wanted = {rack for rack in members if rack}
     if not wanted:
@@ -253,8 +252,8 @@ class Pool:
         Args:
             places: The members of this pool, ascending.
             loads: The load of every member of the group, by place; the caller updates it.
-            lowered: The members whose load was lowered, in order; the caller appends to this list. It shows where to
-                repair the heap when a member deep inside becomes the least loaded member.
+            lowered: The members whose load was lowered, in order. The caller appends to this list, which shows where
+                to repair the heap when a member deep inside becomes the least loaded member.
         """
         self.places = places
         self.members = frozenset(places)
@@ -281,7 +280,7 @@ class Pool:
             heapreplace(heap, (loads[place], place))
 
     def least_loaded_without(self, excluded: Collection[int]) -> int | None:
-        """Return the member with the lowest load that is not excluded, or None."""
+        """Return the least loaded member that is not excluded, or None."""
         aside: list[tuple[float, int]] = []
         found: int | None = None
         while found is None and self.places and (self._heap or not aside):

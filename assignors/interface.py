@@ -65,7 +65,7 @@ class Assignor(ABC):
     """The rebalance protocols the strategy supports."""
 
     redundant: ClassVar[bool] = False
-    """Whether the strategy assigns a partition to several members; else the leader refuses such an assignment."""
+    """Whether the strategy may assign a partition to several members. If false, the leader refuses that."""
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
         """Return the user data that this member sends to the leader with its subscription, or None for no data."""
@@ -86,10 +86,10 @@ class Assignor(ABC):
         """Keep this member's new assignment and its generation."""
 
     def rebalance_interval(self) -> float | None:
-        """Return the least number of seconds between two rebalances by which the leader balances the work.
+        """Return the least number of seconds between two rebalances that the leader requests to balance work.
 
         None, as in most strategies, means that the strategy does not weigh work. Then the leader looks up no lags
-        (`ClusterMetadata.work`) and never requests a rebalance to balance work.
+        (`ClusterMetadata.work`) and never requests such a rebalance.
         """
         return None
 
@@ -111,7 +111,7 @@ class Assignor(ABC):
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
         """Return the copy number, from 1, of each partition that this member holds as a standby.
 
-        Of each other partition, the member is the only holder or the primary (copy 0), and commits the offsets. Only a
+        The member is the only holder or the primary (copy 0) of its other partitions, and commits their offsets. Only a
         `redundant` strategy has standbys.
         """
         return {}
@@ -185,8 +185,8 @@ def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> s
 def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Assignment]) -> None:
     """Refuse a cooperative assignment that moves a partition in one step. An eager assignment needs no check.
 
-    As in Java, `cooperative-sticky` is exempt, because it compares generations: a member of an older generation no
-    longer owns the partitions that it claims.
+    As in Java, `cooperative-sticky` is exempt. It ignores a claim of an older generation, because the claiming member
+    no longer owns the partition.
 
     Raises:
         AssignmentError: A partition moves in one step; the error names the assignor and up to five partitions.

@@ -47,10 +47,10 @@ MAX_HORIZON = 3600.0
 """The horizon, in seconds, of a group that does not keep up, so that its lag never drains."""
 
 BATCH_NOISE = 0.3
-"""The relative error of one micro-batch's measure, because micro-batches of equal size differ by about 30 %."""
+"""The relative error of one micro-batch's measure: micro-batches of equal size differ in speed by about 30 %."""
 
 AVERAGED_BATCHES = 30
-"""The least number of micro-batches of which a measure should be the mean."""
+"""A measure should be the mean of at least this number of micro-batches."""
 
 NOISE = 2 * BATCH_NOISE / math.sqrt(AVERAGED_BATCHES)
 """The relative error of a member's time, two standard deviations (11 %), which one measure in twenty exceeds."""
@@ -59,20 +59,20 @@ TOLERANCE = 0.05
 """How far a member's time may be above the shortest possible time before the member gives up units."""
 
 WORTH = (1 + TOLERANCE) * (1 + NOISE) / (1 - NOISE)
-"""Units move only if the longest time is more than this factor (1.31) times the longest time of the balanced plan. The
-factor allows for the tolerance and for errors in both times, so noise moves nothing.
+"""Units move only if the longest time without moves is more than this factor (1.31) times the balanced plan's longest
+time. The factor allows for the tolerance and for errors in both times, so noise moves nothing.
 """
 
 IDLE = 0.01
-"""A unit with less than this part of the mean work is idle. Idle units are assigned by number, because members with
-many of them would be busy when records arrive.
+"""A unit with less than this part of the mean work is idle. Idle units are assigned by number, because a member with
+many idle units would be busy when records arrive.
 """
 
 _MAX_SPEED = 1e12
 # The largest factor between a speed and the median. A greater difference counts as a measuring error, which must
 # neither starve the member nor give it all partitions.
 _MAX_SPEED_RATIO = 100.0
-# The limit of units times members, because a plan compares all of them: about 10 s in the leader.
+# The limit of units times members. A plan compares each unit with each member: at the limit, for about 10 s.
 _MAX_STEPS = 10_000_000
 
 # The user data, big endian: int8 version; float32 records per second, 0 if unknown; int32 length of the claim; the
@@ -153,7 +153,7 @@ class LagBalancedAssignor(Assignor):
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
-        """Return how much sooner the group would be done after a rebalance; None: a rebalance is not worth it."""
+        """Return by how much a rebalance would shorten the time to drain; None: a rebalance is not worth it."""
         folded = fold(cluster, group, self._groups)
         members = {
             member: decode_measures(said.user_data)._replace(claim=StickyUserData(held[member].partitions, 0))
@@ -178,7 +178,7 @@ class Workload:
         readers: The members that may have each unit, ascending, at least one.
         holders: The member that holds each unit, one of its readers; -1: no member.
         racks: The racks; None if they make no difference.
-        max_units: The most units of each member, if other members can take the rest; None: any.
+        max_units: Each member's limit of units, which holds while another member can take more; None: no limit.
     """
 
     work: Sequence[int]
@@ -190,7 +190,7 @@ class Workload:
 
     @cached_property
     def bound(self) -> float:
-        """The least possible longest time: all work at the speed of all members, and each unit at the highest speed."""
+        """A lower limit of the longest time: no set of subscribers drains its units, or the largest of them, sooner."""
         units: dict[Sequence[int], list[int]] = {}
         for places, work in zip(self.readers, self.work, strict=True):
             units.setdefault(tuple(places), []).append(work)
@@ -224,8 +224,8 @@ def balance(load: Workload) -> Outcome:
 
     The plan is greedy and sticky. Units are placed in the order of their work (longest processing time, LPT). A unit
     stays with its holder if the holder is done within `TOLERANCE` of the shortest possible time, else it goes to the
-    member that is done first. The plan is used only if the longest time with all held units kept would be more than
-    `WORTH` times as long. Otherwise units move only to members that hold nothing yet.
+    member that is done first. The plan is used only if the longest time with all held units kept is more than `WORTH`
+    times the plan's longest time. Otherwise units move only to members that hold nothing yet.
     """
     plan = _Plan(load, math.inf)
     kept, worth = plan.longest, False
@@ -245,10 +245,10 @@ class _Plan:
         self._load = load
         # The member of each unit; -1: no member yet.
         self.owners = [-1] * len(load.work)
-        # Whole numbers, so that sums do not depend on the order of units.
+        # Integers, because sums of floats would depend on the order of units.
         self._sums = [0] * len(load.speeds)
         self._counts = [0] * len(load.speeds)
-        # Units that stay in any case come first, and other units fill the remaining time.
+        # If no held unit has to move (no limit), held units come first, and other units fill the remaining time.
         last = [holder < 0 and math.isinf(limit) for holder in load.holders]
         for unit in sorted(range(len(load.work)), key=lambda unit: (last[unit], -load.work[unit], unit)):
             holder = load.holders[unit]
@@ -263,7 +263,7 @@ class _Plan:
         return max(map(self._seconds, range(len(self._sums))), default=0.0)
 
     def serve_newcomers(self) -> None:
-        """Give members that held nothing a share, by moves that clearly shorten the longer time of giver and taker."""
+        """Move units to members that held nothing, while this clearly shortens the longer of both members' times."""
         load = self._load
         for newcomer in sorted({place for places in load.readers for place in places} - set(load.holders)):
             while self._has_room(newcomer):
@@ -279,10 +279,10 @@ class _Plan:
                 self._put(min(gains)[-1], newcomer)
 
     def _place(self, unit: int) -> None:
-        """Give a unit to the member that is done with it first.
+        """Give a unit to the member that would finish the unit first.
 
-        All members that would not make the longest time longer are equal. Of these, members on the unit's racks come
-        first, and an idle unit goes to the member with the fewest units for its speed.
+        Of the members that can take the unit without making the longest time longer, members on the unit's racks come
+        first. An idle unit goes to the member with the fewest units for its speed.
         """
         load = self._load
         idle = load.work[unit] <= IDLE * sum(load.work) / len(load.work)
@@ -301,7 +301,7 @@ class _Plan:
         self._put(unit, min(costs)[-1])
 
     def _seconds(self, place: int, unit: int | None = None) -> float:
-        """Return the time of a member if it also had this unit."""
+        """Return the time of a member; with `unit`, the time if the member also had this unit."""
         more = 0 if unit is None or self.owners[unit] == place else self._load.work[unit]
         return (self._sums[place] + more) / self._load.speeds[place]
 
@@ -309,7 +309,7 @@ class _Plan:
         return self._load.max_units is None or self._counts[place] < self._load.max_units[place]
 
     def _put(self, unit: int, place: int) -> None:
-        """Give a unit to a member instead of its holder."""
+        """Give a unit to a member, and take it from the previous owner, if any."""
         work = self._load.work[unit]
         owner = self.owners[unit]
         if owner >= 0:
@@ -328,7 +328,7 @@ class MeasuredMember(NamedTuple):
 
 
 def encode_measures(measures: Measures, claim: StickyUserData) -> bytes:
-    """Encode a member's measures and its last assignment. Rates of other partitions are left out."""
+    """Encode a member's measures and its last assignment (`claim`), without rates of partitions not in the claim."""
     partitions = sorted(TopicPartition(*tp) for tp in claim.partitions)
     claimed = encode_sticky_user_data(partitions, claim.generation)
     rates = [_rate_code(measures.rates.get(tp)) for tp in partitions]
@@ -365,7 +365,7 @@ def _rate_code(rate: float | None) -> int:
 def _workload(
     folded: Folded, said: Mapping[str, MeasuredMember], interval: float
 ) -> tuple[PartitionIndex, Workload] | None:
-    """Return a group's work, members by the place of their sorted names; None if unknown or too large.
+    """Return a group's work, with the members in the order of their ids; None if the work is unknown or too large.
 
     A member of unknown speed counts as a member of median speed, and has at most its share by number: an equal part of
     each topic that it subscribes to.
@@ -432,7 +432,7 @@ def _known_work(
 
 
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
-    """Return the number of records of each unit to read within the horizon; the mean if the number is unknown.
+    """Return how many records of each unit are to be read within the horizon; for an unknown number, the mean.
 
     The horizon is the time in which the whole group, at `speed` records per second (None: unknown), drains its lag, but
     at least the interval in which the assignment stays. In this time, a member with its share of the work drains its

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, overload
 
 NO_GENERATION = -1
-"""A member reports no generation (`ConsumerPartitionAssignor.Subscription` in Java: `Optional.empty`)."""
+"""The generation of a member that reports none (`ConsumerPartitionAssignor.Subscription`: `Optional.empty`)."""
 
 
 class TopicPartition(NamedTuple):
@@ -37,7 +37,7 @@ class TopicPartitions(Sequence[TopicPartition]):
 
     @classmethod
     def from_pairs(cls, partitions: Iterable[TopicPartition]) -> TopicPartitions:
-        """Build the columns of partitions; return a TopicPartitions as it is, not copied."""
+        """Build the columns from partitions. A TopicPartitions is returned itself, not a copy."""
         if isinstance(partitions, TopicPartitions):
             return partitions
         pairs = partitions if isinstance(partitions, (tuple, list)) else list(partitions)
@@ -123,7 +123,7 @@ class Subscription:
         topics: The topics the member subscribes to.
         user_data: Bytes for the leader's assignor, in a format that the assignor defines.
         owned: The partitions the member still owns (v1 and later, KIP-429).
-        generation: The generation in which it was assigned `owned` (v2 and later, KIP-792); -1 if unknown.
+        generation: The generation in which `owned` was assigned (v2 and later, KIP-792); -1 if unknown.
         rack: `client.rack` (v3, KIP-881); None or "" if the member has no rack.
         instance_id: `group.instance.id` (KIP-345). It is a field of JoinGroup, not of the encoded subscription.
     """

@@ -1,7 +1,7 @@
 """`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
 Java's sticky algorithm revokes a claim that does not match its member's rack, even if no other member matches, so the
-partition moves in every rebalance. It does not revise its choices if a partition finds no member on its racks.
+partition moves in every rebalance. When no member on a partition's racks has room, earlier choices are not revised.
 `rack-aware` exchanges two partitions, or moves a partition to a member with one partition fewer, while this lowers the
 number of rack mismatches or lost claims and raises neither. Sizes stay as even as in `sticky`.
 """
@@ -132,7 +132,7 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """Yield what the target can give: nothing (None) if it has fewer, then partitions that the source can take."""
+        """Yield what the target can give: nothing (None) if it has fewer partitions, then any the source can take."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None

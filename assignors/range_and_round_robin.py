@@ -26,7 +26,7 @@ from assignors.model import Assignment, ClusterMetadata, GroupSubscription, Topi
 
 
 class RangeAssignor(Assignor):
-    """Assign each member floor(partitions / members) consecutive partitions of a topic; first members get one more."""
+    """Assign consecutive partitions of each topic: floor(partitions / members), and one more to the first members."""
 
     name: ClassVar[str] = "range"
 
@@ -75,7 +75,7 @@ class TopicShare:
     def room(self, member: str) -> int:
         """Return how many more partitions the member may take.
 
-        The limit is the floor, or one more while not all of the remainder is assigned.
+        The limit is floor(partitions / members), or one more while the remainder is not used up.
         """
         return max(0, self._each + (self._extra > 0) - len(self.given[member]))
 
@@ -86,7 +86,7 @@ class TopicShare:
             self._extra -= 1
 
     def match_racks(self, racks: Mapping[str, str | None], replicas: Mapping[str, Sequence[frozenset[str]]]) -> None:
-        """Phase 1: assign partitions to members on whose rack all the topics have a replica.
+        """Phase 1: assign each partition to a member on whose rack all the topics have a replica of the partition.
 
         A member without a rack matches every partition.
         """
@@ -110,7 +110,7 @@ class TopicShare:
     def _match_by_partition(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Assign each partition in order to the first member with room on one of its racks; return these."""
+        """Assign each partition to the first member on its racks that has room; return the assigned partitions."""
         waiting: dict[str | None, list[tuple[int, str]]] = {}
         for place, member in reversed(list(enumerate(self.members))):
             waiting.setdefault(racks[member], []).append((place, member))
@@ -130,7 +130,7 @@ class TopicShare:
     def _match_by_member(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Assign to each member in order the first partitions on its rack, up to its room; return these."""
+        """Fill each member's room with the first free partitions on its rack; return the assigned partitions."""
         taken: set[int] = set()
         offers: dict[str | None, Iterator[int]] = {}
         for member in self.members:

@@ -23,14 +23,14 @@ from assignors.wire import (
 
 
 class RedundantAssignor(Assignor):
-    """Assign each partition evenly to `copies` different subscribers, or to all if there are fewer.
+    """Assign each partition to `copies` different subscribers, or to all if there are fewer, with even loads.
 
     A member's Assignment lists all its copies; `primaries` returns the copies for which it is the primary, and
     `replicas` numbers the rest. Copies stay with their members if balance allows. If a primary leaves, a standby of the
-    partition becomes the primary and another member a standby; the numbers of other standbys may change.
+    partition becomes the primary, and another member becomes a standby. The numbers of other standbys may change.
 
     Args:
-        copies: The number of members of each partition, at least 1.
+        copies: The number of members that hold each partition, at least 1.
     """
 
     name: ClassVar[str] = "redundant"
@@ -43,11 +43,11 @@ class RedundantAssignor(Assignor):
         self._last: bytes | None = None
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return this member's last assignment, encoded; its user data are the primaries as `sticky` user data (V1)."""
+        """Return the last assignment, encoded, whose own user data are the primaries as `sticky` user data (V1)."""
         return self._last
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """Assign each partition to up to `copies` members; user data have the rank of each member's copies."""
+        """Assign each partition to up to `copies` members. A member's user data list its partitions by rank."""
         members = sorted_names(group)
         counts = known_topics(cluster, group)
         readers = readers_by_topic(alike(group, members), counts)
@@ -138,7 +138,7 @@ class _Copies:
     """The copies while they are being assigned.
 
     Attributes:
-        holders: The members that hold each partition, first members that kept it, newest generation first.
+        holders: The members that hold each partition. Members that kept it come first, in the newest generation first.
     """
 
     def __init__(self, index: PartitionIndex, readers: Sequence[Sequence[int]], members: int, copies: int) -> None:
@@ -178,7 +178,7 @@ class _Copies:
                 self._sizes[place] += 1
 
     def level(self) -> None:
-        """Move copies to members that have at least two copies fewer: new copies, chains of these, then kept copies.
+        """Move copies to members that have at least two copies fewer: new copies, then in chains, then kept copies.
 
         A copy moves only to a member that does not hold the partition yet. Every move or chain makes the sum of squared
         sizes smaller, so the loops terminate.
@@ -195,7 +195,7 @@ class _Copies:
                 moved |= self._level_partition(partition, kept_too)
 
     def _level_by_chains(self) -> None:
-        """Move new copies along chains of members, if the fullest member has no copy for the emptiest member."""
+        """Move new copies along chains of members, because the emptiest member may be unable to take the fullest's."""
         lowest = min(self._sizes, default=0)
         if max(self._sizes, default=0) < lowest + 2:
             return
@@ -220,7 +220,7 @@ class _Copies:
                 self._lowered.append(source)
 
     def _chain(self, source: int, new: Mapping[int, set[int]], without: set[int]) -> list[tuple[int, int, int]]:
-        """Return the shortest chain from a member to a member with at least two copies fewer, last step first, if any.
+        """Return the shortest chain to a member with at least two copies fewer, last step first; empty: no chain.
 
         Each step is the member that gives, the partition of the new copy, and the member that takes.
         """
@@ -245,7 +245,7 @@ class _Copies:
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
         moved = False
-        # Backwards, so that standbys, which `keep` and `fill` append, move before primaries.
+        # Backwards, because standbys are appended after primaries, and should move first.
         for at in range(len(holders) - 1, -1, -1):
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:
@@ -262,9 +262,9 @@ class _Copies:
     def choose_primaries(self, claims: Sequence[_Claim]) -> list[int]:
         """Return the primary of each partition.
 
-        The last primary stays if it still holds the partition; else a standby that kept the partition takes over, or
-        any holder. Then the role passes from holder to holder, without a move of copies, until no primary leads two
-        partitions more than another holder of one of its partitions.
+        The previous primary stays if it still holds the partition; else a standby that kept the partition takes over,
+        or any holder. Then primaries hand partitions over to other holders, without moving copies, until no primary
+        leads at least two partitions more than such a holder.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []

@@ -81,7 +81,7 @@ class _Group:
         self._movements = _Movements(index)
 
     def keep_claims(self, claims: Sequence[Sequence[int]], racks: RackView | None) -> bool:
-        """Keep the claims on topics that the member still subscribes to and, with racks, that match its rack.
+        """Keep the claims on topics that the member still subscribes to; with racks, only claims that match its rack.
 
         Returns:
             Whether any claim had to be revoked.
@@ -150,8 +150,8 @@ class _Group:
     def _water(self, places: Sequence[int], count: int) -> list[int]:
         """Return the members that take the next `count` partitions, if each goes to the least loaded of `places`.
 
-        The result is that of `count` operations on a heap, in fewer steps: the least loaded members (`wet`) take one
-        partition each, round after round, until they reach the size of the next member, which joins them. Updates
+        The result equals `count` operations on a heap, in fewer steps. The least loaded members (`wet`) take one
+        partition each, round after round, until they reach the size of the next member, which joins `wet`. Updates
         sizes.
         """
         sizes = self.sizes
@@ -184,8 +184,8 @@ class _Group:
         A partition goes to its previous owner of an older generation, if that member has at least two partitions fewer
         than the owner, else to the least loaded subscriber.
 
-        Terminates with a balanced result: every move makes the sum of squared sizes smaller, except the return of a
-        partition to the member from which it came, which each partition makes only once.
+        Terminates with a balanced result: every move makes the sum of squared sizes smaller, except when a partition
+        returns to the member from which it came, which happens only once for each partition.
         """
         runs = self._runs(partitions)
         moved = True
@@ -248,7 +248,7 @@ class _Movements:
         back = self._between.get((topic, target, source))
         if not back:
             return partition
-        # Any of these would be correct. Java takes the first of its hash set, in the lowest bucket.
+        # Any partition of the set would be correct. Java takes the first of its hash set, in the lowest bucket.
         buckets = self._capacity[topic, target, source] - 1
         return min(back, key=lambda other: self._hash(other) & buckets)
 
@@ -279,6 +279,6 @@ class _Movements:
         pair = (topic, source, target)
         moved = self._between.setdefault(pair, {})
         moved[partition] = None
-        # Grow like Java's HashMap (load factor 3/4), because `instead` needs its number of buckets.
+        # Grow like Java's HashMap (load factor 3/4), because `instead` needs the HashMap's number of buckets.
         while len(moved) * 4 > self._capacity.setdefault(pair, 16) * 3:
             self._capacity[pair] *= 2

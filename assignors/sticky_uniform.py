@@ -178,7 +178,7 @@ def _places_by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]
 
 
 def _next(spots: dict[str, list[int]], here: frozenset[str], pointer: int, size: int) -> int | None:
-    """Return the first spot on one of the racks at or after the pointer, in a circle; None: no spot."""
+    """Return the next spot on one of the racks, from the pointer on and around the end; None: no spot."""
     best: int | None = None
     for rack in here:
         on_rack = spots.get(rack)

@@ -91,7 +91,7 @@ def measure(
         group: The subscriptions that the assignor was given.
         answer: The assignment that it returned.
         claims: The partitions that members owned before; None: the `owned` partitions of their subscriptions.
-        copies: The number of members of each partition, or all its subscribers if there are fewer.
+        copies: The number of members that each partition needs, or all its subscribers if there are fewer.
     """
     claims = claims_of(group) if claims is None else claims
     subscribed = {member: frozenset(subscription.topics) for member, subscription in group.items()}
@@ -184,8 +184,8 @@ def _movable(
 def _direct_transfers(have: Mapping[str, set[TopicPartition]], claims: Mapping[str, Claim]) -> list[TopicPartition]:
     """Return the partitions that are assigned to a member while another member has a newer claim.
 
-    A member may get a partition that it claims if no other member claims it in a newer generation. It may get another
-    partition if no other member claims it.
+    A member may get a partition that no other member claims. It may also get a partition that it claims itself, if no
+    other member claims the partition in a newer generation.
     """
     claimed: dict[TopicPartition, dict[str, int]] = {}
     for member, claim in claims.items():
@@ -210,9 +210,9 @@ class Promises:
     Attributes:
         balanced: No partition could move to a subscriber that has at least two partitions fewer.
         sticky: In an unchanged group all members keep their partitions. If all members subscribe to the same topics and
-            there are no racks, the remaining members keep their partitions when a member leaves. With `copies`, they
-            may lose as many as that member had.
-        copies: The number of members of each partition.
+            there are no racks, the remaining members keep their partitions when a member leaves. With `copies` above 1,
+            they may lose as many partitions as the member that left had.
+        copies: The number of members that each partition needs.
     """
 
     balanced: bool = True
