@@ -6,7 +6,7 @@ Each seed is a group of 8 members and 4 topics with 50 partitions. Speeds are be
 likely on a logarithmic scale. The backlog takes all members together 20 minutes, and is spread over the partitions by
 Zipf's law. In one half of the figures no records arrive; in the other half records arrive at 40 % of the members'
 speed, spread by the same law in another order. A member drains its backlog at its speed less the arriving records, and
-the group is done when its last member is done. Times are relative to work divided at will, so 1.0 is best.
+the group is done when its last member is done. A time of 1.0 is that of work which could be divided at will.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ERROR = BATCH_NOISE / math.sqrt(AVERAGED_BATCHES)
 """The relative standard deviation of the measures of members and the leader."""
 
 LOOKS = 12
-"""The leader's checks in an hour without changes: one in each interval, as often as it may request a rebalance."""
+"""The number of the leader's checks in an hour without changes: one in each interval between two rebalances."""
 
 LAST_SHOWN = 6.0
 """The longest time to drain in the plot."""

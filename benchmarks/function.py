@@ -54,7 +54,7 @@ def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         )
 
 
-# Each becomes a UDF with a session.
+# Each function becomes a UDF as soon as there is a session.
 def length_udf(values: pd.Series) -> pd.Series:
     return values.map(len)
 
@@ -83,7 +83,7 @@ def contestants(spark: SparkSession, servers: str, topics: dict[str, str]) -> di
         reading = spark.read.format(name).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
         return (reading.schema(columns) if columns else reading).load()
 
-    # The overloads know no function of `pandas.Series` by name.
+    # The overloads of `pandas_udf` accept no named function over `pandas.Series`.
     udf: Callable[..., Callable[[str], Column]] = pandas_udf
     text, documents = topics["text"], topics["json"]
     parsed = from_json(col("value").cast("string"), ORDERS).alias("order")

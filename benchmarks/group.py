@@ -8,12 +8,12 @@
 The slots of one query, 10 topics with a tenth of the partitions each, an embedded broker with one node, assignor
 `range`. `join`: a new group, from the first request to the last slot's assignment. `rejoin`: a rebalance with all
 slots. `restart`: a new membership of the same static members joins within the session timeout. `settle`: several
-applications, each with an equal part of the slots, start at the same time, until all have the same generation.
-`rolling`: these applications are restarted one after the other. Heartbeats: the CPU time of the threads that send them
-every 3 s for all slots. `--scale` measures 100 to 1,000 slots with 10,000 partitions, and 1,000 to 10,000 partitions
+applications, each with an equal part of the slots, start together; the time ends when all have the same generation.
+`rolling`: these applications are restarted one after the other. Heartbeats: the CPU time of the threads that send one
+every 3 s for each slot. `--scale` measures 100 to 1,000 slots with 10,000 partitions, and 1,000 to 10,000 partitions
 with 1,000 slots; `./run bench plot` draws the saved figures. `--protocols` compares the classic and the consumer
-protocol (KIP-848): first C joins while A is in a micro-batch and B is idle; then many slots join and send heartbeats,
-at an interval in milliseconds (the brokers' default is 5,000).
+protocol (KIP-848). First a member joins while another is in a micro-batch and a third is idle. Then many slots join and
+send heartbeats, at the interval `--interval` in milliseconds (the brokers' default is 5,000).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Case:
         partitions: The number of partitions.
         applications: The number of applications of `settle` and `rolling`, which share the slots.
         seconds: The times in seconds, by operation.
-        cpu: The CPU seconds of this process, by operation, which depend less on a busy machine.
+        cpu: The CPU seconds of this process, by operation. Other load on the machine affects these less than times.
         core: The share of a core that heartbeats used.
         rebalances: The number of rebalances during the rolling restart; the expected number is 0.
     """
@@ -183,7 +183,7 @@ def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consume
             return 0
 
     def idle(one: ClassicMembership | ConsumerMembership) -> None:
-        # Like a query with nothing to read, whose source Spark calls again and again.
+        # Do as a query with nothing to read does: Spark calls its source again and again.
         while not ended.wait(0.1):
             with one.rebalance_paused():
                 if one.rebalance_needed():

@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> dict[str, float]:
-    """Return the seconds of the steps: `pip install` of pyspark and of kafkagroup, and the program to its one row.
+    """Return the seconds of `pip install` of pyspark, of that of kafkagroup, and of the program until its one row.
 
     The JVM connector needs no installation: Spark downloads its jars when the program starts.
     """
@@ -85,7 +85,7 @@ def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> dict
         (home / "program.py").write_text(PROGRAM)
         python = str(Path(folder, "venv", "bin", "python"))
         venv.create(Path(folder, "venv"), with_pip=True)
-        # Without this process' packages and Python, but with pip's and Java's settings, which may name a mirror.
+        # Leave out this process's packages and Python, but keep pip's and Java's settings, which may name a mirror.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         environment |= {"HOME": str(home), "PYSPARK_PYTHON": python}
 

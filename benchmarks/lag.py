@@ -1,4 +1,4 @@
-"""The lag of a slow query without limits, as metrics, command and Kafka's own tool show it, and the alerts that fire.
+"""The lag of a slow query without limits, in the metrics, the command and Kafka's own tool, and the alerts that fire.
 
     ./run bench lag [--minutes 10] [--prometheus PROGRAM] [--save FILE]
 
@@ -50,7 +50,7 @@ def fail(_frame: DataFrame, batch: int) -> None:
 
 
 class Lags:
-    """Samples the lag in each way until it is closed."""
+    """Samples the lag in each way until `close`."""
 
     def __init__(self, ways: dict[str, Callable[[], float | None]]) -> None:
         self.series: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}

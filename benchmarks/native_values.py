@@ -37,7 +37,7 @@ FIELDS: list[dict[str, Any]] = [
     {"name": "note", "type": "string"},
 ]
 READER = {"type": "record", "name": "Order", "fields": FIELDS}
-# A schema that lacks a field with a default, and has a field that the reader lacks, and another order.
+# This schema lacks a field with a default, has a field that the reader lacks, and has the fields in another order.
 OLDER = {
     "type": "record",
     "name": "Order",
@@ -142,7 +142,7 @@ def varint(value: int) -> bytes:
 
 
 def as_protobuf(order: dict[str, Any]) -> bytes:
-    """Return a serializer's bytes, with Confluent's framing of the first message and without fields of 0."""
+    """Return a serializer's bytes, with Confluent's framing of the first message, and without fields that are 0."""
     seconds, millis = divmod(order["at"], 1000)
     at = b"\x08" + varint(seconds) + b"\x10" + varint(millis * 1_000_000)
     status = ("NEW", "PAID", "SENT", "BACK").index(order["status"])

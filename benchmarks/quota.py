@@ -3,8 +3,8 @@
     ./run bench quota [--engine native] [--rounds 7] [--records 4000000] [--save FILE]
 
 local[2], a noop sink, AvailableNow over a topic of 100 B records, two slots in a group, streams with and without a
-quota in turns. The time is the sum of Spark's `addBatch` over all micro-batches, without the start of the query: the
-start takes as long as these, and varies by more than the overhead.
+quota in turns. The time is the sum of Spark's `addBatch` over all micro-batches. The query's start does not count,
+because it takes as long as the micro-batches, and varies by more than the overhead.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 local[2], an embedded broker with one node. 20 partitions have `--records` in all. In each of ten hours each partition
 has its own density, up to 100 times the lowest, and one partition has no records in two hours. A query counts in
-windows of ten minutes with a watermark of ten, `--limit` offsets a trigger, with Spark's own source, kafkagroup's, and
+windows of ten minutes with a ten-minute watermark, `--limit` offsets a trigger, with Spark's source, kafkagroup's, and
 kafkagroup's with a skew of ten minutes, in turns. Then 400 partitions, a noop sink and 1,000 offsets a trigger, with
 and without the option. Plans without Spark show the requests of a trigger to the brokers, and the brokers' reads from a
 cold disk; `--save` keeps the times that plans reach.

@@ -9,8 +9,8 @@ In a group the query has a slot for every four (`--per-slot`) partitions. `--wit
 group. The first triggers, in which tasks connect and code is compiled, are not counted (`--skipped`). With `--tuned`
 the JVM connector has a consumer for each partition in its cache (`spark.kafka.consumer.cache.capacity`, 64 by default),
 larger polls and larger fetches. More lines have Spark's parts of a trigger, and the memory and CPU time of the process
-with the driver's reader of the query in a group. Spark's own source `rate-micro-batch` with as many rows shows the cost
-of a trigger without Kafka; a Python source with its rows in memory shows the cost of any Python source.
+with the reader of the query in a group. Spark's own source `rate-micro-batch` with as many rows shows the cost of a
+trigger without Kafka; a Python source with its rows in memory shows the cost of any Python source.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _measure(spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The most memory and the CPU time of the process in which Spark keeps the reader of a stream."""
+    """The peak memory and the CPU time of the process in which Spark keeps the reader of a stream."""
 
     resident: int
     cpu_seconds: float

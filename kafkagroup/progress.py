@@ -52,9 +52,9 @@ class SourceLag:
         source: The number of the source in the query, from 0.
         behind: The number of offsets between the query's offset and the latest offset, by partition.
         bytes_per_offset: The approximate size of an offset in a fetch response, in bytes; None: unknown.
-        bad_records: The records of the previous micro-batch whose values could not be decoded; None: unknown, values
+        bad_records: The number of the previous micro-batch's records that could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
-        cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
+        cores_needed: Cores that the previous micro-batch needed for the target duration; None: no target, or unknown.
         alignment: How `maxTimestampSkew` has held partitions back; None: it has held back no partition, or is not set.
     """
 
@@ -221,7 +221,7 @@ class StopListener(ProgressListener):
         self._spark = spark
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """End the query if this micro-batch reports that its last group has stopped."""
+        """End the query if this micro-batch reports that the last of the query's groups has stopped."""
         sources = [one for one in sources_of(event.progress) if one.driver is not None and one.driver.group is not None]
         halts = [one.driver.halt for one in sources if one.driver is not None]
         if not any(one.has_read for one in sources) or any(
@@ -268,7 +268,7 @@ def _figures(end: Mapping[str, Any]) -> DriverFigures | None:
 
 
 def _measured_size(quota: Mapping[str, Any]) -> float | None:
-    """Return the bytes of an offset as the query's quota has measured them; None without a quota."""
+    """Return the size of an offset in bytes, as the query's quota has measured it; None without a quota."""
     slots = quota.get("slots", {}).values()
     size, records = sum(slot["bytes"] for slot in slots), sum(slot["records"] for slot in slots)
     return size / records if records else None

@@ -20,10 +20,10 @@ _START_SECONDS = 120
 
 
 class HostBrokers:
-    """A broker, which is also a controller, on each of these hosts; use it in a with statement.
+    """A cluster with one broker, which is also a controller, on each of these hosts; use this in a with statement.
 
     Args:
-        folder: For settings, logs and data.
+        folder: The folder for settings, logs and data.
         hosts: The hosts.
         racks: The names of the hosts that have a broker, with their racks.
     """

@@ -1,8 +1,8 @@
 """Several hosts on one machine: network namespaces, between which this process forwards each packet.
 
 A host has a network, a host name and an /etc/hosts of its own; this machine reaches the hosts by their addresses. The
-forwarding needs no modules of the kernel. It decides packet by packet: a link may be cut, be slow or lose packets, and
-a firewall may drop connections to all but some ports.
+forwarding needs no modules of the kernel. A link may be cut, be slow or lose packets, and a firewall may drop
+connections to all but some ports.
 
 Nothing is left over, however this process ends: a namespace lives as long as its processes, and a device as long as
 this process has its descriptor.
@@ -34,7 +34,7 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 # Packets as large as the kernel sends them, because each packet costs this process a read and a write.
 _MTU = 16_000
 _TCP, _SYN, _ACK = 6, 0x02, 0x10
-# A range for tests of networks (RFC 2544). A process takes a part by its process id: 253 hosts, and this machine.
+# A range for tests of networks (RFC 2544). A process's id chooses its part of the range: 253 hosts and this machine.
 _NETWORK = "198.18"
 _THIS_MACHINE = 254
 
@@ -45,8 +45,8 @@ class Place:
 
     Attributes:
         folder: Its working directory.
-        address: The host name or address at which others reach it.
-        prefix: What comes before the program in its command line.
+        address: The host name or address at which other processes reach the program.
+        prefix: The words before the program in its command line.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ def with_host_name(place: Place, name: str) -> Place:
 
 @dataclass(frozen=True)
 class Link:
-    """How a host is connected, in both directions.
+    """The quality of a host's connection, in both directions.
 
     Attributes:
         cut: Whether no packet passes.
@@ -80,7 +80,7 @@ class Link:
     open_ports: frozenset[int] | None = None
 
     def lets_in(self, packet: bytes) -> bool:
-        """Return whether the firewall passes a packet to this host: it drops the first packet of a connection."""
+        """Return whether the firewall passes a packet to this host; it drops only the first packet of a connection."""
         header = (packet[0] & 0x0F) * 4
         if self.open_ports is None or packet[9] != _TCP or packet[header + 13] & (_SYN | _ACK) != _SYN:
             return True
@@ -92,7 +92,7 @@ class Hosts:
     """Hosts with these names; use it in a with statement, as root.
 
     Args:
-        folder: For the file of the hosts' names.
+        folder: The folder for the file of the hosts' names.
         names: The hosts' names.
         seed: Decides which packets a lossy link drops.
     """
@@ -213,7 +213,7 @@ class Hosts:
 
 
 def _write(descriptor: int, packet: bytes) -> None:
-    # A device whose queue is full loses packets, as any other.
+    # As any device, this device loses packets when its queue is full.
     with contextlib.suppress(OSError):
         os.write(descriptor, packet)
 

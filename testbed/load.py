@@ -1,4 +1,4 @@
-"""Write records at a constant rate, whatever happens to brokers."""
+"""Write records at a constant rate, also while brokers fail."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ def command_of(pid: int) -> bytes:
 
 
 def resident(field: str, pid: int | str = "self") -> int:
-    """Return a field of a process's memory in bytes: `VmRSS` is its resident size now, `VmHWM` the most it had.
+    """Return a field of a process's memory in bytes: `VmRSS` is the current resident size, `VmHWM` the peak.
 
     Raises:
         OSError: The process has ended.
-        KeyError: It has ended, and was not waited for.
+        KeyError: The process has ended, and was not waited for.
     """
     return _status(pid)[field] * 1024
 
@@ -63,7 +63,7 @@ def kill(pids: Sequence[int]) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and of its children that have ended and were waited for; 0 if it has ended."""
+    """Return the CPU time of a process and of those children that were waited for; 0 if the process has ended."""
     stat = _stat(f"/proc/{pid}/stat")
     return 0.0 if stat is None else sum(int(ticks) for ticks in stat[11:15]) / _TICKS
 

@@ -6,7 +6,7 @@ In a test Spark lives for seconds, and most of this time goes into work that eac
   list of each zip's files again with each task. The zips are emptied, so that workers import the installed packages,
   which are the same. Then 32 tests with streams take 99 s of processor time, not 111 s.
 - Its JVM loads and verifies 12,000 classes. An archive of them (Java's dynamic class data sharing, JEP 350) halves the
-  14 s of processor time that a start and a first query take.
+  14 s of processor time for a start and a first query.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def checkpoint_files() -> str:
 
 
 def empty(archive: Path) -> None:
-    """Leave a zip without files."""
+    """Replace a zip by an empty zip."""
     zipfile.ZipFile(archive, "w").close()
 
 

@@ -96,12 +96,12 @@ class SparkCluster:
     """A standalone cluster; use it in a with statement.
 
     Args:
-        folder: For logs, the executors' folders and their shuffle files.
+        folder: The folder for logs, and for the executors' folders with their shuffle files.
         workers: The number of workers.
         cores: The number of cores of each worker.
         memory: Memory that each worker offers to executors, in Spark's notation.
         environment: The environment of master, workers and executors; None: that of this process.
-        places: Where the master and then each worker run; None: here, at addresses of their own where that is possible.
+        places: The places of the master and then of each worker; None: this machine, with own addresses if possible.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class SparkCluster:
         local = self._folder / f"local-{number}"
         local.mkdir(exist_ok=True)
         resources = ExitStack()
-        # What a killed executor has left behind.
+        # Remove the files that a killed executor has left behind.
         resources.callback(shutil.rmtree, local, ignore_errors=True)
         arguments = ["--port", "0", "-c", str(self._cores), "-m", self._memory]
         arguments += ["-d", str(self._folder / f"work-{number}"), self.master]

@@ -33,7 +33,7 @@ class YarnCluster:
     """YARN with one node, whose NodeManager kills a container that takes more memory than it has asked for.
 
     Args:
-        folder: For settings in `conf`, containers' output in `logs`, and their folders.
+        folder: The folder for settings in `conf`, containers' output in `logs`, and the containers' folders.
         environment: The environment of the servers.
     """
 
@@ -55,12 +55,12 @@ class YarnCluster:
             "yarn.scheduler.minimum-allocation-mb": "64",
             "yarn.nodemanager.resource.memory-mb": "4096",
             "yarn.nodemanager.vmem-check-enabled": "false",
-            # The variables of the servers' environment that containers get.
+            # Containers get these variables of the servers' environment.
             "yarn.nodemanager.env-whitelist": "JAVA_HOME,SPARK_LOCAL_IP",
             "yarn.nodemanager.container-monitor.interval-ms": "500",
             "yarn.nodemanager.local-dirs": str(self._folder / "local"),
             "yarn.nodemanager.log-dirs": str(self._folder / "logs"),
-            # By this check a NodeManager takes no containers on a disk that is nine tenths full.
+            # With this check, a NodeManager would take no containers on a disk that is nine tenths full.
             "yarn.nodemanager.disk-health-checker.enable": "false",
             "hadoop.tmp.dir": str(self._folder / "tmp"),
         }

@@ -1,11 +1,11 @@
-"""A topic as a polars DataFrame, with `arrow.read`, confluent-kafka, kafkarrow and aiokafka: records a second a core.
+"""Time of a topic as a polars DataFrame, with `arrow.read`, confluent-kafka, kafkarrow and aiokafka.
 
     ./run bench arrow [--quick] [--rounds 3] [--environments FOLDER]
 
-As in `./run bench clients`: an embedded broker with one node, four partitions, each client in a process of its own. The
-CPU time of the process counts from its first fetch to the DataFrame (key, value, partition, offset, timestamp). New
-processes then measure the seconds from `from kafkagroup import arrow` to the first record batch, and the memory of a
-read and of an export of ten times `max_bytes`.
+As in `./run bench clients`, an embedded broker with one node has four partitions, each client has a process of its own,
+and the result is records per second of a core. The CPU time of the process counts from its first fetch to the DataFrame
+(key, value, partition, offset, timestamp). New processes measure the seconds from `from kafkagroup import arrow` to the
+first record batch, and the memory of a read and of an export of ten times `max_bytes`.
 """
 
 from __future__ import annotations

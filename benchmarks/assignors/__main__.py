@@ -1,4 +1,4 @@
-"""The assignors beside Java's, with the same groups, on the same machine, in turns in one run.
+"""Time of the assignors and of Java's assignors, with the same groups on the same machine, in turns in one run.
 
     ./run bench assignors [--repeat 5] [--only TEXT]
 

@@ -1,12 +1,12 @@
-"""Counting the records of a topic with kafkagroup and other clients for Python: records a second a core.
+"""Counting the records of a topic with kafkagroup and other clients for Python, in records per second of a core.
 
     ./run bench clients [--quick] [--rounds 3] [--only NAME,NAME] [--environments FOLDER] [--save FILE]
 
-The job counts the records of a topic and the bytes of their values: four partitions, an embedded broker with one node.
-Clients that the project does not depend on are installed into their own environments, in FOLDER to keep them for the
-next run. A client's CPU time is that of its process and all processes that it has started, from its first fetch to its
-result, without start, imports and installation. Spark and Flink run the job over a small topic first. "A core" means
-that records are divided by this CPU time, on however many cores the client was busy.
+The job counts the records of a topic with four partitions on an embedded broker, and the bytes of their values. Clients
+that the project does not depend on are installed into their own environments, which FOLDER keeps for the next run. A
+client's CPU time is that of its process and all processes that it has started, from its first fetch to its result,
+without start, imports and installation. Spark and Flink run the job over a small topic first. "Of a core" means that
+records are divided by this CPU time, on however many cores the client was busy.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def subscribed(job: Job) -> Consumer:
             "bootstrap.servers": job.servers,
             "group.id": job.new_group(),
             "auto.offset.reset": "earliest",
-            # By default a partition is not fetched for a second after its queue was full, 20 s in all here.
+            # By default a partition is not fetched for a second after its queue was full, which adds up to 20 s here.
             "fetch.queue.backoff.ms": 10,
         }
     )

@@ -1,4 +1,4 @@
-"""Environments for clients that the project does not depend on, each in its own, because requirements conflict."""
+"""An environment for each client that the project does not depend on, because the clients' requirements conflict."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Job:
         return f"clients-{uuid.uuid4().hex}"
 
 
-# Once, because a consumer may get its partitions again when the group's metadata have changed.
+# Report only once, because a consumer may get its partitions again when the group's metadata have changed.
 @functools.cache
 def begin() -> None:
     """Report that the fetches begin."""

@@ -5,7 +5,7 @@
 local[2], a noop sink, four partitions, an embedded broker with one node behind toxiproxy (built with Go), which adds
 delay and limits bandwidth. "Tuned" is max.poll.records=20000 and fetches of 8 MB for each partition and response,
 because by default the JVM connector requests positions after each poll of 500 records. `--floor` adds Spark's time for
-the same Arrow batches from memory, when only the plan sends requests to the broker, for offsets.
+the same Arrow batches from memory. These reads send requests to the broker only in the plan, to look up offsets.
 
 With limited bandwidth, further lines show the used share of the bandwidth, with and without the time of an empty read.
 """
@@ -148,7 +148,7 @@ def _share_of_wire(name: str, size: int, seconds: float, empty_seconds: float, m
         name: The contestant.
         size: The bytes that the contestant read.
         seconds: The time of the read.
-        empty_seconds: The time of its read of a topic without records.
+        empty_seconds: The time in which the contestant read a topic without records.
         megabits: The width of the wire in Mbit/s.
     """
     at_best = size * 8 / (megabits * 1e6)

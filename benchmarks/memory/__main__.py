@@ -78,7 +78,7 @@ def fill(servers: str, total_bytes: int, value_bytes: int, codec: str, partition
 
 
 def measure(orders: Sequence[Order]) -> tuple[list[Seen], Peaks, float]:
-    """Run a worker for each order at the same time; return the sizes that they saw, the peaks, and the seconds."""
+    """Run a worker for each order at the same time; return the workers' own sizes, the peaks, and the seconds."""
     context = multiprocessing.get_context("forkserver")
     # Like Spark's workers, these must share the pages of the process that forks them.
     context.set_forkserver_preload(["pyspark.daemon", "pyspark.worker"])

@@ -1,7 +1,7 @@
 """The floor: the time that Spark takes for Arrow batches that a Python source already has in memory.
 
-Each worker reads the first batch of its first partition once, with the native engine, and returns it repeatedly until
-it has as many rows as a task's partition. So no task waits for a broker; only the plan does, because it looks up
+Each worker reads the first batch of its first partition once, with the native engine. A task returns this batch again
+until its rows are as many as its partition's. So no task waits for a broker; only the plan does, because it looks up
 offsets. The writer drops Spark's Arrow batches.
 
 The floor of a trigger is `MemoryStreamSource`, which only returns rows. Its trigger has Spark's part for any Python

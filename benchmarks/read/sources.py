@@ -51,7 +51,7 @@ def session(
     Args:
         cores: The number of cores.
         master: A cluster that has these cores; None: this machine.
-        conf: Spark's configuration besides that of all benchmarks.
+        conf: Settings of Spark in addition to those of all benchmarks.
         jars: The artifacts of the JVM connector.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

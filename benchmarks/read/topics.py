@@ -123,7 +123,7 @@ def _batches_of(records: int) -> dict[str, Any]:
 
 
 def _write_transactions(servers: str, load: Load, values: Sequence[bytes], count: int) -> None:
-    """Write transactions with one record batch for each partition; those with odd numbers are aborted."""
+    """Write transactions with one record batch for each partition; abort every second transaction."""
 
     size = load.batch_records or 1
 

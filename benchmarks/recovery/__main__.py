@@ -101,7 +101,7 @@ def stage() -> Iterator[Stage]:
 
 
 def run(here: Stage, contestant: str, death_of: DeathOf) -> float:
-    """Return the seconds from a death to the commit of a micro-batch that began after it."""
+    """Return the seconds from a death to the commit of a micro-batch that began after the death."""
     roles = here.roles()
     death = death_of(roles)
     folder = Path(tempfile.mkdtemp(prefix="kafkagroup-checkpoint-"))
@@ -159,7 +159,7 @@ def committed(checkpoint: Path) -> list[int]:
 
 
 def began_at(checkpoint: Path, batch: int) -> float:
-    """Return when Spark planned a micro-batch, in seconds since 1970, just after its end offsets."""
+    """Return when Spark planned a micro-batch, in seconds since 1970; this is just after its end offsets are known."""
     _, metadata, *_ = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return float(json.loads(metadata)["batchTimestampMs"]) / 1000
 

@@ -48,7 +48,7 @@ CASES = (
 
 
 def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int, smaller_by: int, *, far: str = "") -> list[Figures]:
-    """Measure all cases; `far` is a suffix of their names for a far broker."""
+    """Measure all cases; `far` is a suffix of the cases' names if the broker is far."""
     results = []
     for case in CASES:
         rows = case.rows // smaller_by

@@ -2,10 +2,10 @@
 
     ./run bench trigger [--target 5s] [--phase 60] [--save FILE]
 
-A query with 2 cores whose work on the rows allows 20,000 records a second. The load swings between 3,000 and 30,000
+The query has 2 cores, and its work on the rows allows 20,000 records a second. The load swings between 3,000 and 30,000
 records a second. Then 300,000 records arrive in each of 3 seconds; the sink stands still for half a phase; the work
 takes five times as long; and the query's process is killed and started again. A trigger is behind if its plan left
-records over. From the fourth such trigger in a row after an event on, triggers that are behind count. A line of the
+records over. Triggers that are behind count from the fourth such trigger in a row after an event on. A line of the
 table has the triggers since an event. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
@@ -36,7 +36,7 @@ START_SECONDS = 300
 
 @dataclass(frozen=True)
 class Trigger:
-    """A trigger as Spark's progress shows it; `left`: the records that it did not take."""
+    """A trigger as Spark's progress shows it; `left`: the records that the trigger did not take."""
 
     ended: float
     seconds: float

@@ -1,6 +1,6 @@
 """A dry run of an assignment: the partitions that each member would get from an assignor. Pure.
 
-The dry run gives the assignor the subscriptions that the members would send, and checks its result as a leader does.
+The dry run gives the assignor the subscriptions that members would send, and checks the result as a leader does.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def plan(assignor: str, cluster: ClusterMetadata, members: Iterable[PlanMember])
     Args:
         assignor: A name that `assignors.load` accepts.
         cluster: The topics' partitions and the racks of their replicas.
-        members: The members; the leader has the options of the first member.
+        members: The members; the leader's assignor has the options of the first member.
 
     Raises:
         OptionError: The assignor does not exist, or refuses the options of a member.

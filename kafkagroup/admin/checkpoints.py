@@ -47,7 +47,7 @@ class Position:
 
     Attributes:
         source: The name of the source in the query; its number from 0 if it has no name.
-        offsets: The next offset to read of each partition; everything before it is in finished batches.
+        offsets: The next offset to read in each partition; finished batches have all earlier records.
         pending: The end of a batch that is planned and not finished; None: no such batch.
     """
 
@@ -107,7 +107,7 @@ class _Batch:
         return "\n".join((self.version, self.about, *(begins[name] + line for name, line in self.sources.items())))
 
     def offset(self, source: str) -> StreamOffset | None:
-        """Return the offset of a source; None if it is not a Kafka source, or has no offset in this batch."""
+        """Return the offset of a source; None if the source is not Kafka's, or has no offset in this batch."""
         return _offset(self.sources.get(source, _NO_OFFSET))
 
 
@@ -135,11 +135,11 @@ class Checkpoint:
     def rewrite(self, conf: Mapping[str, str] | None = None) -> Rewrite | None:
         """Return the file that has to change so that kafkagroup continues this checkpoint of Spark's Kafka source.
 
-        None for a checkpoint of kafkagroup, and after a finished batch, which needs no `sources`.
+        None if no file has to change: the checkpoint is kafkagroup's, or the query has finished a batch.
 
         Args:
             conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.
-                Other settings that a query cannot change later have their defaults.
+                Other settings that are fixed for the life of a query have their defaults.
 
         Raises:
             InvalidConfigurationError: The checkpoint cannot be read.

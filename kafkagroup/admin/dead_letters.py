@@ -1,7 +1,7 @@
-"""Write dead letters to their topics again, one for each record, in transactions that also commit the progress.
+"""Write dead letters back to the records' topics, one for each record, in transactions that also commit the progress.
 
 The committed offsets of the group `{topic}-redrive` are the progress. A record may have several dead letters, because
-sinks write them at least once. All name the record's place (topic, partition, offset) in their headers. The places of
+sinks write them at least once. A letter's headers name the record's place (topic, partition, offset). The places of
 redriven letters are kept in memory, about 100 bytes each; a later run reads them from the topic.
 """
 
@@ -44,7 +44,7 @@ class Redriven:
     Attributes:
         letters: The number of records written.
         doubles: The number of letters left out because another letter has the same record.
-        others: The number of records left out because they are no dead letters: their headers name no place.
+        others: The number of records left out because their headers name no place, so they are no dead letters.
     """
 
     letters: int = 0
@@ -80,7 +80,7 @@ def redrive(
     since: str | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Redriven:
-    """Write dead letters again, each once, from the end of the previous run to the current end of their topic.
+    """Write back the dead letters that came since the previous run, one for each record.
 
     A record is written with its key, value and own headers, and the header `kafkagroup.redrive.attempt`. A later run
     for the same topic fences a run that is still active.
@@ -107,7 +107,7 @@ def redrive(
     committed = {tp.partition: offset for tp, offset in Groups(settings).committed(group).items()}
     ends = {row.partition: row.end or 0 for row in Topics(settings).describe(topic)}
     left = {partition for partition, end in ends.items() if end > committed.get(partition, 0)}
-    # A static member, because after a kill the next run need not wait for the end of the killed run's session.
+    # A static member, so that after a kill the next run need not wait for the end of the killed run's session.
     member = {**config, "group.id": group, "group.instance.id": group}
     written = Redriven()
     if not left:

@@ -76,7 +76,7 @@ def is_consumer_group(group: GroupSummary) -> bool:
 
 
 async def describe_group(client: KafkaClient, group: str, deadline: Deadline) -> Group:
-    """Return a group's state, members and their partitions.
+    """Return a group's state, and its members with their partitions.
 
     Raises:
         UnknownGroupError: The group does not exist.
@@ -191,7 +191,7 @@ def _member(described: DescribedMember, assignor: str | None) -> MemberDescripti
 
 
 async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: str, deadline: Deadline) -> Group | None:
-    """Describe a group of the consumer protocol (KIP-848); None: no such group, or older brokers."""
+    """Describe a group of the consumer protocol (KIP-848); None: no such group, or brokers without this protocol."""
 
     found = await describe_consumer_protocol(client, group, deadline)
     if found is None:
@@ -276,7 +276,7 @@ def _weighted(data: bytes) -> UserData:
 
 
 def _redundant(data: bytes) -> UserData:
-    """Decode an assignment of all copies; its user data name the primaries (see `assignors.redundant`)."""
+    """Decode an assignment of all copies, whose own user data name the primaries (see `assignors.redundant`)."""
     said = decode_assignment(data)
     return _user_data(data, StickyUserData(said.partitions, decode_sticky_user_data(said.user_data).generation))
 

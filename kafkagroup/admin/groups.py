@@ -105,7 +105,7 @@ class Groups:
         return {one.group: one.state for one in found if is_consumer_group(one)}
 
     def describe(self, group: str, *, rate_seconds: float | None = None) -> Group:
-        """Return the group's state, assignor and members, with their partitions, racks and user data.
+        """Return the group's state and assignor, and its members with their partitions, racks and user data.
 
         Args:
             group: The group id.
@@ -163,7 +163,7 @@ class Groups:
             groups: The group ids.
             partitions: See `lag`.
             topics: See `lag`.
-            must_exist: Whether a group that does not exist is an error, if neither partitions nor topics are given.
+            must_exist: Whether a missing group is an error when neither partitions nor topics are given.
 
         Returns:
             Each group and its lag, by group id. The group is None if it does not exist and `must_exist` is false.
@@ -199,10 +199,10 @@ class Groups:
             target: Where the group continues, see `kafka_source.model.rewind_target`.
             partitions: The partitions to move.
             topics: Topics of which to move all partitions. Without `partitions` and `topics`, the partitions that the
-                target names are moved; if it names no partitions, all with a committed offset.
+                target names are moved; if the target names none, all partitions with a committed offset are moved.
 
         Raises:
-            OptionError: A partition has no committed offset that could be shifted.
+            OptionError: The target shifts committed offsets, and a partition has none.
             UnknownGroupError: The target names a group that does not exist.
             UnknownTopicError: A topic or partition does not exist.
             KafkaGroupError: The brokers do not answer, or refuse a request.
@@ -240,7 +240,7 @@ class Groups:
         self._commit(group, self._with_topics(offsets, rewinds))
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:
-        """Create a group by committing the offsets at which members that join later begin.
+        """Create a group: commit the offsets at which its members will begin.
 
         Args:
             group: The group id.
@@ -256,7 +256,7 @@ class Groups:
             self._commit(group, self._with_topics(offsets, {}))
 
     def clone(self, source: str, group: str, *, topics: Collection[str] = (), dry_run: bool = False) -> Rows[Move]:
-        """Create a group with the committed offsets and metadata of another group; return the offsets.
+        """Create a group with another group's committed offsets and their metadata; return the new offsets as moves.
 
         Args:
             source: The group to copy; it may have members.
@@ -405,7 +405,7 @@ class Groups:
                 return one
             rows = lags[one.group]
             if not rows:
-                # Without committed offsets and owned partitions, as in a rebalance, the group's lag is unknown.
+                # A group without committed offsets has no known lag while it owns no partitions, as in a rebalance.
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)
             return replace(
@@ -460,7 +460,7 @@ class Groups:
             yield client
 
     def _cluster(self, client: KafkaClient) -> Cluster:
-        """Return a cluster that uses the connections of the client. The client closes them."""
+        """Return a cluster that uses the client's connections, which the client closes."""
         return Cluster(self._settings, client=client)
 
     def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
@@ -477,7 +477,7 @@ def _halt(client: KafkaClient, group: str) -> str | None:
 
 
 def _no_offsets(group: str, topics: Collection[str], committed: Iterable[TopicPartition]) -> UnknownGroupError:
-    """Return the error for a group that has no committed offsets of these topics (empty: of any topic)."""
+    """Return the error for a group without committed offsets of these topics; no topics mean any topic."""
     of = f" of {', '.join(sorted(topics))}" if topics else ""
     meant = did_you_mean(min(topics), (tp.topic for tp in committed)) if topics else ""
     return UnknownGroupError(f"Group {group} has no committed offsets{of}.{meant}", code=ErrorCode.GROUP_ID_NOT_FOUND)

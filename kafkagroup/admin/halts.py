@@ -42,7 +42,7 @@ _OUR_CLIENT_ID = "-member"
 At: TypeAlias = Literal["now", "end"] | AtTime | FromGroup | Mapping[TopicPartition, int]
 """Where a group halts.
 
-At its current offsets, the ends of the logs, the first record from a time on, another group's offsets or given offsets.
+At its current offsets, at the logs' ends, at the first records from a time on, or at another group's or given offsets.
 """
 
 
@@ -79,7 +79,7 @@ class Halted:
 
     Attributes:
         group: The group id.
-        halt: The request to its queries.
+        halt: The request to the group's queries.
         partitions: The state of each partition.
         members: The members of kafkagroup that the group still has.
     """
@@ -114,7 +114,7 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
 
 
 def idle_queries(settings: Settings, group: str) -> tuple[str, ...]:
-    """Return the processes that have reported an idle query of a stopped group in the last three minutes."""
+    """Return the processes that in the last three minutes have reported an idle query of a stopped group."""
     with closing(KafkaClient(settings)) as client:
         return client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
 
@@ -131,7 +131,7 @@ def pause(
             `GROUP-kafkagroup-halt` and on the group's topics.
         group: The group id.
         at: The boundary of each partition. Partitions that a mapping does not name end at their current offset.
-        others_go_on: Whether members of other clients are allowed in the group; they read on.
+        others_go_on: Whether the group may have members of other clients, which read on.
         dry_run: Only check, and return the boundaries.
 
     Raises:
@@ -161,7 +161,7 @@ def stop(
 def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: float = 330.0) -> Halted:
     """Wait until a group is at its boundaries, and a stopped group has no queries; return the group's state.
 
-    With triggers of an hour this may take two hours: one trigger to read the rest, and one to commit it.
+    With hourly triggers the wait may take two hours: one trigger reads the rest, and the next commits the offsets.
 
     Args:
         settings: As for `pause`.
@@ -172,7 +172,7 @@ def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: fl
     deadline = Deadline(timeout)
     with closing(KafkaClient(settings)) as client:
         while True:
-            # Fetch confirmations before offsets: a member commits before it confirms, so the offsets have its commits.
+            # A member commits before it confirms, so offsets fetched after the confirmations include its commits.
             obeyed = client.run(fetch_obeyed(client, group, Deadline(_CALL_SECONDS)))
             positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
             partitions = {*positions.committed, *halt.boundaries, *positions.owners()}
@@ -212,7 +212,7 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
 
 
 def _partitions(cluster: Cluster, positions: GroupPositions) -> set[TopicPartition]:
-    """Return the existing partitions of a group: with committed offsets, or of its members' subscriptions."""
+    """Return a group's existing partitions: with a committed offset, with an owner, or of subscribed topics."""
     members = () if positions.group is None else positions.group.members
     found = {*positions.committed, *(tp for one in members for tp in one.partitions)}
     topics = cluster.topics({*(tp.topic for tp in found), *(topic for one in members for topic in one.topics)})

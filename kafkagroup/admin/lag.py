@@ -35,7 +35,7 @@ class GroupPositions:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Return the name of each partition's owner; of several owners (`redundant`), the last by name."""
+        """Return the name of each partition's owner; if a partition has several (`redundant`), the last name."""
         if self.group is None:
             return {}
         return {tp: member.name for member in self.group.members for tp in member.partitions}
@@ -64,7 +64,7 @@ async def positions_of(client: KafkaClient, groups: Iterable[str], deadline: Dea
 def lag_of(
     cluster: Cluster, positions: Mapping[str, GroupPositions], partitions: Collection[TopicPartition] = ()
 ) -> dict[str, Rows[PartitionLag]]:
-    """Return the lag of each group, in partitions with committed offsets or an owner.
+    """Return the lag of each group in its partitions with a committed offset or an owner.
 
     Partitions of deleted topics are left out, unless they are in `partitions`. The lag of a partition without a leader
     is unknown, and a warning names the partition.
@@ -121,10 +121,10 @@ def rates_of(
     committed: Mapping[TopicPartition, int],
     seconds: float,
 ) -> dict[str, float | None]:
-    """Return the offsets a second that each member has committed, by member id.
+    """Return each member's commit rate in offsets per second, by member id.
 
-    Only partitions that the member has in both samples count, if they have a committed offset in the first. A partition
-    whose offset decreased, because the group was rewound, counts as 0.
+    A partition counts if the member has it in both samples, and the first sample has its committed offset. A partition
+    whose offset decreased, because the group was rewound, adds 0.
 
     Args:
         before: The members in the first sample.
@@ -163,7 +163,7 @@ def moves_now(
         other: The committed offsets of the target's `other_group`; empty if the target names no group.
 
     Raises:
-        OptionError: A partition has no committed offset that could be shifted.
+        OptionError: The target shifts committed offsets, and a partition has none.
         UnknownTopicError: A partition does not exist.
         KafkaGroupError: The brokers do not answer, or refuse a request.
     """

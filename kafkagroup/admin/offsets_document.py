@@ -32,7 +32,7 @@ class OffsetsDocument:
         group: The group id.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
         offsets: The committed offsets with their leader epochs and metadata, by partition.
-        topics: The topic ids, of topics that have one.
+        topics: The ids of those topics that have an id.
     """
 
     group: str
@@ -85,7 +85,7 @@ class OffsetsDocument:
             group: The group whose offsets to take; None: the only group of the text.
 
         Raises:
-            InvalidConfigurationError: The text has another form, no offset of this group, or several groups.
+            InvalidConfigurationError: The text has another form, lacks the group, or has several groups, none given.
         """
         found: dict[str, dict[TopicPartition, CommitOffset]] = {}
         for number, line in enumerate(csv.reader(text.splitlines()), 1):

@@ -36,7 +36,7 @@ Format = Literal["none", "text", "json", "binary"]
 
 _FRAME = struct.Struct(">bi")
 _MAGIC = 0
-# Schema registries count ids from 1. A frame with a larger number is taken for other data.
+# Schema registries count ids from 1. Bytes that would be a larger id are taken for other data.
 _MAX_SCHEMA_ID = 1 << 24
 # The size of a value of Java's LongSerializer. Such a value may be a time in milliseconds, which begins like a frame.
 _LONG_BYTES = 8
@@ -47,11 +47,11 @@ class Payload:
     """A key, a value, or a header's value.
 
     Attributes:
-        format: The format of the bytes after the frame, if any.
+        format: The format of the bytes after any frame.
         text: The text; base64 of binary; None for a null.
         size: The number of bytes, with the frame; None for a null.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. JSON Schema becomes JSON; so do Avro and Protobuf with a registry, else binary.
+            four bytes with the id. JSON Schema values become JSON. Avro and Protobuf do so with a registry only.
         message: The full name of the Protobuf message, if a schema registry is given.
     """
 
@@ -204,13 +204,13 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _TIMEOUT_MS = 30_000
 _APPEND_TIME = 1
 _EPOCH = datetime(1970, 1, 1)
-# The factor by which the searched end of the log grows while it has too few records. Offsets without a record belong to
-# markers, aborted transactions and compacted records.
+# The factor by which the searched part at the log's end grows while the part has too few records. Offsets without a
+# record belong to markers, aborted transactions and compacted records.
 _WIDER = 8
 
 
 class Peek:
-    """Returns the records of one topic by time, with the content of keys and values, and then new records.
+    """Returns records of one topic by time, with readable keys and values, and later the new records.
 
     Args:
         settings: The Kafka client settings.
@@ -245,7 +245,7 @@ class Peek:
         """Return at most `limit` records, sorted by their timestamps.
 
         Args:
-            start: Where to begin; the records with the lowest timestamps are returned. None: the newest records.
+            start: Where to begin; of the records from there on, the oldest are returned. None: the newest records.
             limit: The maximum number of records.
 
         Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Hint: TypeAlias = Any
-"""A type hint; Python has no type for all of them."""
+"""A type hint; Python has no type that includes all hints."""
 
 
 def columns(kind: Hint) -> Mapping[str, Hint]:

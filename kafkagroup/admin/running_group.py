@@ -63,7 +63,7 @@ class RunningRewind:
         group: The group id.
         rewind_id: The id in the metadata of the new offsets.
         generation: The generation in which no member read and the offsets were set.
-        before: The committed offset of each partition right before the rewind, if it had one.
+        before: The committed offset of each partition right before the rewind, if any.
         offsets: The new offset of each partition.
         moves: The new offsets as rows, with the target's offsets before they were limited to the log.
     """
@@ -98,7 +98,7 @@ def rewind_running_group(
         group: The group id.
         offsets: The new offset of each partition, between the earliest and the latest offset. Or a target, as in
             `Groups.moves`. A target is resolved when the members have committed their last micro-batch: `Shift` counts
-            from these offsets, and `latest` is the end of the log at that moment.
+            from the offsets committed then, and `latest` is the end of the log at that moment.
         partitions: The partitions to move to a target.
         timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
             longer than `kafka.max.poll.interval.ms`.
@@ -142,7 +142,7 @@ def _entries(
 async def _describe_topics(
     client: KafkaClient, partitions: Collection[TopicPartition]
 ) -> tuple[Mapping[str, str], str | None]:
-    """Return the ids of the topics, if brokers have ids, and of their cluster."""
+    """Return the id of each topic, if the brokers have topic ids, and the cluster's id."""
     names, deadline = frozenset(tp.topic for tp in partitions), Deadline(_LOOK_UP_SECONDS)
     snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
     ids = {name: topic.id_text for name, topic in snapshot.topics.items() if topic.id_text is not None}
@@ -329,7 +329,7 @@ async def _check_set(
         found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as problem:
         raise UnknownOutcomeError(f"Group {group} may have been rewound. {look}", code=error.code) from problem
-    # Compare the id in the metadata. The offsets may be later, because members continue when the session has ended.
+    # Compare the rewind's id. The offsets themselves may have advanced, because members continue after the session.
     there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
     if len(there) == len(entries):
         return
@@ -349,7 +349,7 @@ def _refused(described: Group, why: str) -> InvalidConfigurationError:
 
     Args:
         described: The group.
-        why: The meaning of the coordinator's refusal, if the group's description has no reason.
+        why: The meaning of the coordinator's refusal, which is used if the group's description shows no reason.
     """
     text = cannot_be_rewound(described) or _explained(described, why, described.members)
     return InvalidConfigurationError(text, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

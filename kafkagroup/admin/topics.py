@@ -98,7 +98,7 @@ class Topics:
 
         Args:
             pattern: Only topics whose name contains a match of this regular expression.
-            internal: Also Kafka's own topics, such as __consumer_offsets.
+            internal: Whether to return Kafka's own topics too, such as __consumer_offsets.
 
         Raises:
             KafkaGroupError: The brokers do not answer, or refuse a request.

@@ -245,7 +245,7 @@ def _offsets_in(
 
 
 def _rate(before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int], seconds: float) -> float | None:
-    """Return offsets a second; None: no time passed. A partition whose offset a rewind decreased counts as 0."""
+    """Return the offsets per second; None: no time passed. A partition whose offset a rewind decreased adds 0."""
     if seconds <= 0:
         return None
     return sum(max(0, offset - before[tp]) for tp, offset in now.items() if tp in before) / seconds

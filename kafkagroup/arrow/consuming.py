@@ -1,4 +1,4 @@
-"""`arrow.consume`: read as a member of a group, and commit; after a failure batches are returned again."""
+"""`arrow.consume`: read as a member of a group, and commit; after a failure, batches are returned again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
-# Seconds between two lookups of new records. They grow while there are no new records.
+# Seconds between two lookups of new records. The time grows while there are no new records.
 _PAUSES = RetryPolicy(0.02, 0.5)
 # Java's default. If this process dies, its partitions' next owner waits until the coordinator aborts its transaction.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
@@ -94,15 +94,15 @@ def consume(
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's consumers: `bootstrap.servers`, `group.id`, and others such as
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
-        start: The start without committed offsets: `earliest`, `latest`, a time, `-1h` for one hour ago, or offsets.
+        start: Where a partition without a committed offset starts: `earliest`, `latest`, a time, `-1h` ago, or offsets.
         columns: As in `read`.
         function: As in `read`. The function is called for each batch of records, and its rows become one batch. So
             `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
-        max_bytes: About how much memory the stream takes.
+        max_bytes: The approximate memory of the stream.
         max_wait: Seconds without a new record after which the iteration ends; None: never. The member stays in the
             group, and the next iteration continues.
-        fail_on_data_loss: Whether records that retention deletes before they are read are an error; else they are left
+        fail_on_data_loss: Whether it is an error if retention deletes records before they are read; else they are left
             out.
         engine: As in `read`.
         bar: As in `read`.
@@ -236,8 +236,8 @@ class GroupStream(Stream):
     def transaction(self) -> Iterator[Transaction]:
         """Commit the returned batches and the block's records together, or commit nothing (exactly once).
 
-        After an error no record of the block is visible and no offset has moved. Either repeat the block with its
-        batches, or continue: the stream returns the batches again. The transactional id follows from the group and the
+        After an error no record of the block is visible and no offset has moved. Either repeat the block with the same
+        batches, or iterate on and get the batches again. The transactional id follows from the group and the
         member's first partition, so the next owner fences an open transaction of this member. The block may take
         `transaction.timeout.ms` (default one minute); if this process dies in the block, the next owners of its
         partitions wait for that time. The producer has the settings of the stream and needs the native engine. Set
@@ -245,7 +245,7 @@ class GroupStream(Stream):
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
-                returned, or you continued after an error. Continue: a repeated block has the same error.
+                returned, or you iterated on after an error. Iterate on: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not reported whether the transaction is committed. The group's
                 offsets show it. Repeating a committed block raises `FencedError`.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
@@ -294,7 +294,7 @@ class GroupStream(Stream):
         self._goes_back = self._is_interrupted = False
 
     def _uncommitted(self) -> StreamOffset:
-        """Return the ends of the partitions with returned records that are not committed."""
+        """Return the end of the returned records, for each partition in which some of these are not committed."""
         spans = {tp: span for tp, span in self._handed.partitions.items() if span.end != self._done.get(tp)}
         return replace(self._handed, partitions=spans)
 
@@ -366,7 +366,7 @@ class GroupStream(Stream):
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Needed even if all records are committed: else the trigger would go back to the stream's lower offsets.
+        # Look the offsets up even if all records are committed, or the trigger would go back to lower offsets.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(

@@ -1,4 +1,4 @@
-"""`decode_values`: decode the values of record batches, of `arrow.read` or in Spark's `mapInArrow`."""
+"""`decode_values`: decode the values of record batches, from `arrow.read` or in Spark's `mapInArrow`."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def decode_values(
         schema_id: The id of the column's schema. Values of other schemas are resolved to this schema: Avro by its
             rules, Protobuf by field number, JSON by field name.
         message: The full name of the Protobuf message of the column; None: the first message of the schema.
-        mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
-            `DROPMALFORMED`: its row is left out.
+        mode: `FAILFAST`: a bad value is an error. `PERMISSIVE`: a bad value is null, and its bytes are in another
+            column, `_corrupt_record`. `DROPMALFORMED`: the row of a bad value is left out.
         column: `key` decodes the keys instead. Call twice to decode both. Bad keys are in `_corrupt_record_key`.
-        max_decoded_bytes: The limit of a decoded value; a larger one is bad.
+        max_decoded_bytes: The limit of a decoded value's size; a larger value is bad.
 
     Raises:
         OptionError: A setting or an argument is wrong.
         InvalidConfigurationError: The kernel, the schema in the registry, or a column is missing.
-        UnreadableRecordError: A value is bad, with `FAILFAST`.
+        UnreadableRecordError: A value is bad, and `mode` is `FAILFAST`.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """

@@ -47,7 +47,7 @@ class Exported:
 
     Attributes:
         records: The number of records.
-        bytes: Their size in Arrow.
+        bytes: The records' size in Arrow.
         files: The number of files.
     """
 
@@ -274,7 +274,7 @@ class Export:
 
 
 def _check_identity(cluster: Cluster, options: ReadOptions, begun: Begun, folder: Path) -> set[int]:
-    """Return the topic's partitions, if it is the topic of the folder.
+    """Return the topic's partitions; refuse a topic that is not the folder's.
 
     Raises:
         InvalidConfigurationError: The topic is of another cluster.

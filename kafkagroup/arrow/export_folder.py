@@ -40,7 +40,7 @@ class Begun:
 
     Attributes:
         topic: The topic.
-        id: Its id; None: unknown.
+        id: The topic's id; None: unknown.
         cluster: The id of the cluster; None: unknown.
         form: The form of the parts.
         columns: The columns of the records.
@@ -88,7 +88,7 @@ class Parts:
     """Writes the parts of one partition, each of which begins at the end of the previous one.
 
     Args:
-        folder: Their folder.
+        folder: The folder of the parts.
         begun: The document of the export.
         schema: The columns of the records.
         partition: The partition.

@@ -1,6 +1,6 @@
 """Write record batches as Parquet, Arrow, CSV or JSON lines.
 
-CSV and JSON have no bytes, so columns of bytes and values of headers are base64. A key or value that was read as text
+CSV and JSON have no type for bytes, so columns of bytes and headers' values are base64. A key or value read as text
 stays text. Times are ISO 8601 in UTC with milliseconds; after the year 9999, milliseconds since 1970.
 """
 
@@ -161,7 +161,7 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _inner_text(value: object) -> str | None:
-    """Return a decoded value, with its bytes, times and decimals as text because JSON has no such types."""
+    """Return a decoded value, with its bytes, times and decimals as text, because JSON has no such types."""
     return _base64(value) if isinstance(value, bytes) else str(value)
 
 

@@ -20,7 +20,7 @@ class Progress:
 
     Attributes:
         records: The returned records.
-        bytes: Their size in Arrow.
+        bytes: The records' size in Arrow.
         lag: The offsets that are left to read. Offsets without a record count too: those of markers, aborted
             transactions and compacted records.
     """
@@ -31,14 +31,14 @@ class Progress:
 
 
 class Bar:
-    """A bar of a terminal or a notebook, or none.
+    """A progress bar in a terminal or a notebook, or no bar.
 
     Args:
         name: The name of the topics that are read.
         shown: True: always; False: never; None: on a terminal and in a notebook, if tqdm is installed.
 
     Raises:
-        InvalidConfigurationError: `bar` is true, and tqdm is not installed.
+        InvalidConfigurationError: `shown` is true, and tqdm is not installed.
     """
 
     def __init__(self, name: str, shown: bool | None) -> None:
@@ -58,7 +58,7 @@ class Bar:
             return
         if self._bar is None:
             with warnings.catch_warnings():
-                # In a notebook without ipywidgets tqdm warns that it draws a bar of text.
+                # In a notebook without ipywidgets, tqdm warns that it draws a bar of text.
                 warnings.simplefilter("ignore")
                 self._bar = import_module("tqdm.auto").tqdm(desc=self._name, unit=" records", unit_scale=True)
         self._bar.total = progress.records + progress.lag

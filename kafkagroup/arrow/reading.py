@@ -74,12 +74,12 @@ def read(
         settings: Settings of Kafka's clients, such as `bootstrap.servers` and `isolation.level`.
         start: `earliest`, a time, `-1h` for one hour ago, `@1500` for this or the nearest existing offset in all
             partitions, or offsets by partition.
-        end: As `start`, or `latest`; records at the end are not returned.
+        end: As `start`, or `latest`; the record at the end offset is not returned.
         columns: Of key, value, topic, partition, offset, timestamp, timestampType, headers. `value string` is UTF-8.
         function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
-        schema: The columns of its rows.
+        schema: The columns of the function's rows.
         max_bytes: The approximate memory of the stream: one response of a broker, and record batches.
-        fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.
+        fail_on_data_loss: Whether it is an error if retention deletes records during the read; else they are left out.
         engine: `native`, `librdkafka`, or `auto` for native if it is installed.
         bar: Whether to show a progress bar; None: on a terminal and in a notebook, if tqdm is installed.
 

@@ -38,7 +38,7 @@ SettingValue: TypeAlias = "str | int | float | bool"
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 _NOT_READ = "replica"
-# The flags that change which names of topics match; such names are ASCII.
+# The flags that change which topic names match. re.UNICODE and re.LOCALE do not, because topic names are ASCII.
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 # The prefix of settings, but not a part of a longer name such as org.apache.kafka.
 _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
@@ -148,12 +148,12 @@ def mapping_of(
 
     Args:
         function: The function; None: no function.
-        schema: The columns of its rows.
-        columns: The columns of its batches.
+        schema: The columns of the function's rows.
+        columns: The columns of the function's batches.
         options: The options of the read.
 
     Raises:
-        OptionError: Either the function or the schema is missing.
+        OptionError: Only one of `function` and `schema` is given.
     """
     if function is None and schema is None:
         return None

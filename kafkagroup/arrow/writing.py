@@ -1,4 +1,4 @@
-"""Write Arrow data to topics (`arrow.write`, `Transaction`): at least once and idempotent, or all records or none."""
+"""Write Arrow data to topics: at least once and idempotently (`arrow.write`), or all or nothing (`Transaction`)."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ def write(
 
     Args:
         topic: The topic; None: the column `topic` names each record's topic.
-        data: The column `value` and optionally `key`, `headers`, `partition` and `topic`, as in the sink for Spark:
-            strings or bytes, a list of (key, value) structs for headers, and a number. A null value is a tombstone.
-            Other columns are left out. A stream is read batch by batch.
+        data: The column `value` and optionally `key`, `headers`, `partition` and `topic`, as in the sink for Spark.
+            `headers` is a list of (key, value) structs, `partition` a number, and the rest are strings or bytes. A null
+            value is a tombstone. Other columns are left out. A stream is read batch by batch.
         settings: Settings of Kafka's producers: `bootstrap.servers`, `acks`, `compression.type`, `transactional.id` …
         engine: `native`, `librdkafka`, or `auto` for native if it is installed. Transactions need `native`.
 
     Raises:
         OptionError: A setting or an argument is wrong.
-        InvalidConfigurationError: A column is missing, has a wrong type, or a value that no record can have.
+        InvalidConfigurationError: A column is missing, has a wrong type, or has a value that no record can have.
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
         DeliveryError: A record was not acknowledged. Without a transaction, other records may be in the topic.
         FencedError: Another producer has taken the transactional id; nothing is visible.
@@ -138,7 +138,7 @@ class Transaction:
     ) -> None:
         self._options, self._transactional_id, self._offsets = options, transactional_id, offsets
         self._delivery: TransactionalDelivery | None = None
-        # The first error of a write, which the block may have caught. The transaction may have some of its records.
+        # The first error of a write, which the block may have caught. Some records of the write may have been sent.
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Transaction:
@@ -233,7 +233,7 @@ def records_of(topic: str | None, data: Data, options: SinkOptions) -> Iterator[
 
 
 def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return the columns, without dictionaries, views and large types, and the batches."""
+    """Return the batches and their columns, with plain types instead of dictionaries, views and large types."""
     if isinstance(data, pa.RecordBatch):
         return _plain_schema(data.schema), (data,)
     if isinstance(data, Stream):

@@ -30,7 +30,7 @@ app = typer.Typer(
 
 app.callback()(print_version)
 
-# The list of commands has one line for each command; without a short text, that line is a cut first sentence.
+# The list of commands has one line for each command: the short text, or else a cut first sentence of the help.
 app.command("groups", short_help="List groups with types, states, lag.")(list_groups)
 app.command("group", short_help="Show a group: members, partitions, lag.")(show_group)
 app.command(short_help="Watch lag and rates of groups.")(watch)
@@ -66,7 +66,7 @@ app.command("options", short_help="List the options of the format.")(list_option
 _GROUP_VERBS = ("describe", "show", "lag", "ls", "list")
 _LISTS = ("list", "ls", "--list")
 
-# A command of another tool, and its counterpart here.
+# A command of another tool, and kafkagroup's command for it.
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "version": ("--version",),
     "describe": ("group",),
@@ -87,10 +87,10 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "context": ("contexts",),
     "option": ("options",),
 }
-# Flags of kafka-consumer-groups.sh that choose an action, and the command for it here.
+# Flags of kafka-consumer-groups.sh that choose an action, and kafkagroup's command for each action.
 _ACTIONS = {"--list": "groups", "--describe": "group", "--reset-offsets": "rewind", "--delete": "delete"}
 _NOUNS = ("topic", "topics", "group", "groups", "broker", "brokers")
-# kcat's modes, as the first word.
+# kcat's modes, which its first word chooses, and kafkagroup's command for each mode.
 _MODES = {"-C": "peek", "-P": "produce", "-L": "topics"}
 _POSITIONS = {f"--to-{word}": ("--to", word) for word in ("earliest", "latest", "current")}
 _BEGINNING = ("beginning", "start", "oldest")
@@ -181,7 +181,7 @@ def _same(arguments: list[str]) -> list[str]:
 
 
 def _group(arguments: list[str]) -> list[str]:
-    # `group describe` alone means the group with this name; kafkagroup has no command `group describe billing`.
+    # `group describe` alone means the group named describe; the verb of `group describe billing` is dropped.
     if len(arguments) > 1 and arguments[0] in _GROUP_VERBS and _names_one(arguments[1:]):
         arguments = arguments[1:]
     return [word for word in arguments if word not in ("--describe", "--offsets", "--verbose")]

@@ -67,7 +67,7 @@ def exit_on_error(words: Mapping[str, str] = MappingProxyType({})) -> Iterator[N
     """Print a `KafkaGroupError` in one line, without a traceback, and exit with code 1.
 
     Args:
-        words: The command's names that replace the names of the connector's options in the message.
+        words: The command's name for each of the connector's options, which the message names instead.
     """
     try:
         yield

@@ -131,7 +131,7 @@ def _halt(
     yes: bool,
     output: Output,
 ) -> None:
-    """Halt a group by `stop` or `pause` of `kafkagroup.admin`, and wait for it. The arguments are the command's."""
+    """Halt a group by `stop` or `pause` of `kafkagroup.admin` (`act`), and wait until the group has halted."""
     with exit_on_error():
         settings = connection.settings()
         found = act(settings, group, at, others_go_on=others_go_on, dry_run=not yes)
@@ -173,7 +173,7 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
         found: The halt.
         output: The format of the output.
         timeout: How long to wait, in seconds; None: nothing was changed.
-        may_pass: Whether a passed boundary is no failure.
+        may_pass: Whether a passed boundary is allowed.
 
     Raises:
         typer.Exit: The halt is not done in time, or a boundary is passed.
@@ -212,7 +212,7 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
 
 
 def _places(found: Halted, is_meant: Callable[[Stand, int], bool]) -> str:
-    """Name the partitions with a boundary for which the condition holds."""
+    """Name the partitions that have a boundary and meet the condition."""
     from kafka_source.model.partition_runs import first_names
 
     return first_names(

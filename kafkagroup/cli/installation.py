@@ -106,7 +106,7 @@ def _show(findings: list[Finding]) -> None:
 
 
 def _session(master: str) -> SparkSession:
-    """Start a Spark session, silent but for errors."""
+    """Start a Spark session that logs only errors."""
     # Imported here, because Spark takes a second to import.
     from pyspark.sql import SparkSession
 

@@ -19,14 +19,14 @@ class Listing:
     """Rows to print.
 
     Attributes:
-        name: Its name in a JSON document with several listings.
+        name: The name of the listing in a JSON document with several listings.
         rows: The rows.
         title: The title of the table.
-        hidden: Columns that the table leaves out; JSON and CSV have all.
-        total: The values of the last row of the table in some columns.
+        hidden: Columns that the table leaves out; JSON and CSV have all columns.
+        total: The values of an additional last row of the table, by column; empty: no such row.
         empty: The text that replaces a table without rows.
-        headings: The headings of columns that differ from their names.
-        first: The column with which the table begins; empty: the first one.
+        headings: Those headings that differ from the names of their columns.
+        first: The column with which the table begins; empty: the rows' first column.
     """
 
     name: str
@@ -63,7 +63,7 @@ def cell(value: object, missing: str = MISSING) -> str:
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         if not value:
             return missing
-        # Named tuples of two fields: partitions.
+        # Partitions are named tuples of two fields.
         if hasattr(value[0], "_fields"):
             return partitions_text(value)
         return ", ".join(cell(one, missing) for one in value)
@@ -72,7 +72,7 @@ def cell(value: object, missing: str = MISSING) -> str:
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
     """Return partitions with their numbers as ranges: `orders 0-3, 7; payments 0`."""
-    # Imported here: it loads the assignors, and `--help` must not.
+    # Imported here, because this import loads the assignors, which `--help` must not load.
     from kafka_source.model.partition_runs import numbers_by_topic, runs_text
 
     by_topic = numbers_by_topic(sorted(partitions))

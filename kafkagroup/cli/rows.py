@@ -149,7 +149,7 @@ class LagOf:
 
 
 def overview(group: Group, lag: Iterable[PartitionLag], halt: object = None) -> GroupOverview:
-    """Return a group in one row; `halt` describes its pause or stop."""
+    """Return a group in one row; `halt` describes the group's pause or stop."""
     rows = list(lag)
     return GroupOverview(
         group.group,

@@ -129,7 +129,7 @@ def with_providers(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def exposed(values: Mapping[str, str], file: Path) -> str | None:
-    """Return a secret of a context that other users can read in its file, or None.
+    """Return the name of a context's secret if other users can read the secret in its file; else None.
 
     Args:
         values: The context's settings that are in the file.
@@ -143,7 +143,7 @@ def exposed(values: Mapping[str, str], file: Path) -> str | None:
 
 
 def _syntax(problem: configparser.Error) -> str:
-    """Return the faults of the file with their lines. The text, which may be a secret, is left out."""
+    """Return the faults of the file with their line numbers, without the lines' text, which may be a secret."""
     kinds = {
         "MissingSectionHeaderError": "a setting before the first [context]",
         "DuplicateSectionError": "a context that is there already",

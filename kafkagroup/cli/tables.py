@@ -35,7 +35,7 @@ def console() -> Console:
 
 
 def print_tables(listings: Iterable[Listing]) -> None:
-    """Print a table for each listing, or its sentence if it has no rows."""
+    """Print a table for each listing; for a listing without rows, its text `empty`."""
     out = console()
     for number, listing in enumerate(listings):
         if number:
@@ -75,8 +75,8 @@ def table(listing: Listing, width: int) -> Table:
 def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
     """Return the width of each column, so that the table fits if possible.
 
-    Rich would fold all columns a little, or leave a column out. Here only the widest column shrinks: first of the
-    columns with several words, then of all columns without numbers.
+    Rich would fold all columns a little, or leave a column out. Here only the widest column shrinks: first the widest
+    of the columns with several words, then the widest of all columns without numbers.
 
     Args:
         cells: The cells of each column, with its heading.
@@ -100,7 +100,7 @@ def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) 
 Show: TypeAlias = Callable[[WatchRows, Mapping[str, str]], None]
 """Shows the rows and each group's lag over time."""
 
-# The columns of fixed width (members, to zero, rebalances) and two cells after each of the nine.
+# The widths of the fixed columns (members, to zero, rebalances), and two cells after each of the nine columns.
 _WITHOUT_LINE = 7 + 7 + 10 + 9 * 2
 _SHORTEST_LINE = 5
 _STATES = {"Stable": "green", "Empty": "yellow", "Dead": "red"}

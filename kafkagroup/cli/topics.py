@@ -404,7 +404,7 @@ def redrive(
             note(f"{done.others:,} records of {name} are no dead letters, and were left out.")
 
 
-# Errors of `kafkagroup.arrow` name its arguments; these are the command's options for them.
+# Errors of `kafkagroup.arrow` name arguments, for which the command has these options.
 _WORDS = {"fail_on_data_loss=False": "--accept-loss"}
 _ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 
@@ -424,7 +424,7 @@ def _usage_of_arguments() -> Iterator[None]:
 
 
 def _form_of(to: str, given: str | None) -> FileFormat:
-    """Return the format of this name, or that of the file's suffix."""
+    """Return the format with the given name; without a name, the format of the file's suffix."""
     from kafkagroup.arrow.file_formats import FileFormat
 
     name = (Path(to).suffix.removeprefix(".") if given is None else given).lower()

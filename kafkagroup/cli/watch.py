@@ -174,7 +174,7 @@ def _run(
 
 
 def _chosen(groups: Groups, names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the named groups, and the groups that match now."""
+    """Return the named groups, and the groups whose ids currently match the pattern."""
     if pattern is None:
         return list(names)
     from kafkagroup.admin.group_requests import is_consumer_group
@@ -185,7 +185,7 @@ def _chosen(groups: Groups, names: Sequence[str], pattern: str | None) -> list[s
 
 @contextmanager
 def _exported(address: str | None) -> Iterator[Export]:
-    """Yield the function that exports the lag of groups at a time, if there is an address for Prometheus."""
+    """Yield the function that exports a sample of the groups' lag; without an address it does nothing."""
     if address is None:
         yield lambda _lags, _at: None
         return
@@ -221,7 +221,7 @@ def _json_line(rows: WatchRows, _: Mapping[str, str]) -> None:
 
 
 def _csv_lines() -> Show:
-    """Return the function that writes the names of the columns once."""
+    """Return a function that writes samples as CSV, with the column names only before the first sample."""
     from kafkagroup.cli.common import as_csv
 
     begun = False
@@ -312,12 +312,12 @@ def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float
 
 
 def _keep_looking(group: str, look: Callable[[], list[PartitionLag]], within: float) -> bool:
-    """Return whether samples within a time show that the group makes progress."""
+    """Sample for at most `within` seconds; return whether the group makes progress."""
     from kafkagroup.admin import health
 
     began = time.monotonic()
     seen = health.look_again({}, look(), began)
-    # Partitions with lag that have not moved yet.
+    # Partitions with lag whose committed offsets have not advanced yet.
     waiting = {tp for tp, one in seen.items() if one.lag > 0}
     at = began
     while waiting and at - began < within:

@@ -39,7 +39,7 @@ def examine(
 
     Args:
         settings: Kafka client settings under their Java names, with `bootstrap.servers`; None: the installation only.
-        spark: A session: check from its executors too.
+        spark: A session from whose executors to check too.
         topics: Topics to read.
         output_topics: Topics to write.
         group: A group to join.

@@ -1,4 +1,4 @@
-"""The doctor's checks from Spark's executors: packages unlike the driver's, brokers that they cannot reach."""
+"""The doctor's checks on Spark's executors: different packages than in the driver, unreachable brokers."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class JavaAndSpark:
         home_jars: The version of the jars in SPARK_HOME; None: no jars.
         java: The path of the executable `java`; None: not found.
         java_from: JAVA_HOME or PATH.
-        java_version: Its feature release, for example 17; None if it does not run.
+        java_version: Java's feature release, for example 17; None if `java` does not run.
         workers: The Python that Spark runs: `PYSPARK_PYTHON`, or `python3` of the PATH; None: not found.
         workers_from: PYSPARK_PYTHON or PATH.
         format_found: Whether `workers` has the module by which Spark finds the format `kafkagroup` by itself.

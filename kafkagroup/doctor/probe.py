@@ -66,7 +66,7 @@ class Probe:
         listener: After a failure, the kind of server that answers there.
         certificate: The broker's certificate; None without TLS, or if it was not verified.
         cluster_id: The cluster's id.
-        brokers: The brokers that the cluster advertises, by the broker's answer.
+        brokers: The brokers of the cluster, as this broker advertises them.
         seconds: How long all steps took.
     """
 

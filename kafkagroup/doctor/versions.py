@@ -1,4 +1,4 @@
-"""The result of a check (`Finding`); installed packages against required versions, and which engine serves."""
+"""The result of a check (`Finding`); the checks of installed versions, and of the engine that serves."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def admin_client(settings: Mapping[str, str]) -> AdminClient:
 
 
 def until(deadline: float, look: Callable[[], _T | None]) -> _T | None:
-    """Call `look` until its result is true, and return it; return None after the deadline (`time.monotonic`)."""
+    """Call `look` until its result is true, and return this result; None after the deadline (`time.monotonic`)."""
     while True:
         if result := look():
             return result

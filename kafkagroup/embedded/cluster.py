@@ -57,7 +57,7 @@ class EmbeddedKafka:
         advertised_ports: The port that a node advertises instead of its own, by node id, for a `TcpProxy`.
         data_dir: The folder that keeps the data when the cluster stops; None: a temporary folder that is removed.
         heap: The heap size of each node's JVM, as in `-Xmx`.
-        jvm_options: Further options of each node's JVM. The default starts quickly; `()` runs faster later.
+        jvm_options: Further options of each node's JVM. The default starts quickly; with `()` a node runs faster later.
         start_timeout: Seconds within which a node must have started.
         version: The version of Kafka that the nodes run, 2.8 or newer; None: `$KAFKAGROUP_KAFKA_VERSION`, else the
             newest that this package knows. A version before 3.3 runs with a ZooKeeper of its own.
@@ -116,7 +116,7 @@ class EmbeddedKafka:
         Raises:
             JavaError: No usable Java was found.
             JarsError: Kafka's jars are not in the cache and could not be downloaded.
-            BrokerError: The cluster is already started, or a node did not start; with the end of its log.
+            BrokerError: The cluster is already started, or a node did not start; the error has the end of its log.
         """
         if self._nodes:
             raise BrokerError("This cluster is already started; stop it first, or use it as it is.")
@@ -234,7 +234,7 @@ class EmbeddedKafka:
             new_ports: Move the client listener to another port, as after a failover. An advertised port stays the same.
 
         Raises:
-            BrokerError: The node did not start; with the end of its log.
+            BrokerError: The node did not start; the error has the end of its log.
         """
         node = self._node(node_id)
         node.ask_to_stop()
@@ -255,7 +255,7 @@ class EmbeddedKafka:
             timeout: Seconds to wait.
 
         Raises:
-            BrokerError: The timeout expired; with the end of the nodes' logs.
+            BrokerError: The timeout expired; the error has the end of the nodes' logs.
         """
         running = self._running()
         self._wait_registered(running, set(running), time.monotonic() + timeout)

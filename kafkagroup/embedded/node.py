@@ -179,7 +179,7 @@ def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:
         deadline: The time to give up, on the clock of `time.monotonic`.
 
     Raises:
-        BrokerError: A node stopped, or the deadline has passed; with the end of the node's log.
+        BrokerError: A node stopped, or the deadline has passed; the error has the end of the node's log.
     """
     waiting = list(nodes)
     while waiting:
@@ -245,7 +245,7 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
 def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     """Return the files of StorageTool that are the same on every node of every cluster.
 
-    Only the ids differ from node to node. The files are `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the
+    Only the ids differ from node to node. The file is `bootstrap.checkpoint` or, from Kafka 4.4 on, a snapshot of the
     metadata's log. The tool runs once for a version and settings, because a run takes a third of a broker's start.
 
     Args:
@@ -253,7 +253,7 @@ def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
         config: The text of a server.properties; its `log.dirs` are replaced.
 
     Raises:
-        BrokerError: The tool failed, for example because of a wrong setting; with its output.
+        BrokerError: The tool failed, for example because of a wrong setting; the error has the tool's output.
     """
     with tempfile.TemporaryDirectory(prefix="kafkagroup-format-") as scratch:
         folder, properties = Path(scratch, "data"), Path(scratch, "server.properties")

@@ -60,7 +60,7 @@ class SchemaRegistry:
         Raises:
             JavaError: No usable Java was found.
             JarsError: The registry is not in the cache and could not be downloaded.
-            BrokerError: The registry is already started, or did not start; with the end of its log.
+            BrokerError: The registry is already started, or did not start; the error has the end of its log.
         """
         if self._node is not None:
             raise BrokerError("This schema registry is already started; stop it first, or use it as it is.")

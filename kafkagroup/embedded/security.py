@@ -1,6 +1,6 @@
 """Authentication, encryption and ACLs of the client listener, as settings of brokers and clients.
 
-The inter-broker listener, also for admin calls, is PLAINTEXT on the loopback address. ANONYMOUS is a super user there.
+The inter-broker listener, which also serves admin calls, is PLAINTEXT on loopback. ANONYMOUS is a super user there.
 """
 
 from __future__ import annotations

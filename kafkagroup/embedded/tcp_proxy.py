@@ -1,4 +1,4 @@
-"""A TCP proxy between a Kafka client and a broker that can drop, hold, duplicate or change requests and responses.
+"""A TCP proxy that drops, holds, duplicates or changes requests and responses between a Kafka client and a broker.
 
     proxy = TcpProxy()
     with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
@@ -92,7 +92,7 @@ class TcpProxy:
         self.close()
 
     def connect_to(self, port: int) -> None:
-        """Forward new connections to this loopback port. Before this call they are closed immediately."""
+        """Forward new connections to this loopback port. Before this call, new connections are closed immediately."""
         self._target = port
 
     @property

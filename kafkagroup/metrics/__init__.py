@@ -5,7 +5,7 @@
     metrics.start(spark, prometheus="127.0.0.1:9400")
 
 docs/metrics.md lists the metrics. The figures come from the progress that Spark reports after each micro-batch, and
-from lookups at the brokers (`settings`). A `StreamingQueryListener` takes them, also with Spark Connect.
+from lookups at the brokers (`settings`). A `StreamingQueryListener` gets the progress, also with Spark Connect.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.

@@ -1,4 +1,4 @@
-"""Every metric, declared once: the exporters, docs/metrics.md, and the tests of dashboard and alert rules read this.
+"""The catalog of all metrics, for the exporters, docs/metrics.md, and the tests of dashboard and alert rules.
 
 Prometheus names follow the conventions of Prometheus (base units, `_total` for counters) and Kafka's words.
 OpenTelemetry names are from its semantic conventions for messaging; names that these lack begin with `kafkagroup.`.
@@ -49,7 +49,7 @@ _SLOT = (*_SOURCE, SLOT)
 _PARTITION = (*_SLOT, TOPIC, PARTITION)
 
 
-# Each metric is declared once, so they are compared by identity: hashes of all fields took most of an update's time.
+# Metrics are declared once and compared by identity, because hashes of all fields took most of an update's time.
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """A metric.

@@ -78,7 +78,7 @@ class QueryMeter:
         return self._sampler.partitions(cluster)
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> Update:
-        """Return the update after a lookup of the ends of partitions, also while a micro-batch runs.
+        """Return the update after a lookup of the ends of partitions. A micro-batch may be running.
 
         Args:
             cluster: The cluster of these partitions.
@@ -125,7 +125,7 @@ class QueryMeter:
                 yield point(catalog.THROTTLE, seconds, *labels, slot, by)
 
     def _grown(self, source: int, slot: str, name: str, totals: Mapping[str, Any]) -> float:
-        """Return the growth of a total of the quota's account. Totals begin at 0 with each run of the driver."""
+        """Return by how much a total in the quota's account has grown. Each run of the driver counts from 0."""
         now, key = float(totals.get(name, 0)), (source, slot, name)
         before, self._totals[key] = self._totals.get(key, 0.0), now
         return now - before if now >= before else now
@@ -147,7 +147,7 @@ def _source_points(sample: Sample) -> Iterator[Point]:
     for commit in sample.commits:
         yield point(catalog.COMMIT_LATENCY, commit.took_ms / 1000, *labels)
     for cause in RebalanceCause:
-        # Report causes without a rebalance too: Prometheus sees no increase in a series that begins with 1.
+        # Report 0 for a cause without rebalances, because Prometheus sees no increase in a series that begins with 1.
         happened = sum(rebalance.cause is cause for rebalance in sample.rebalances)
         yield point(catalog.REBALANCES, happened, *labels, cause.value)
     for rebalance in sample.rebalances:

@@ -72,7 +72,7 @@ class PrometheusEndpoint:
         port: The port; 0: any free port.
 
     Raises:
-        InvalidConfigurationError: The address is in use or not of this machine.
+        InvalidConfigurationError: The address is in use, or is not an address of this machine.
     """
 
     def __init__(self, host: str, port: int) -> None:

@@ -20,9 +20,9 @@ class PartitionSample:
     Attributes:
         start: The first offset of the micro-batch.
         end: The offset after the micro-batch's last offset.
-        slot: The slot that read it; -1 without a group.
+        slot: The slot that read the partition; -1 without a group.
         latest: The end of the partition when the micro-batch was planned.
-        lag_seconds: The age of the record at `end` at that time; 0 without such a record.
+        lag_seconds: The age of the record at offset `end` at that time; 0 if there was no such record.
     """
 
     start: int
@@ -58,9 +58,9 @@ class Sample:
         rebalances: The rebalances since the last micro-batch.
         quota: The quota's figures; see docs/quotas.md. Quota, commits, rebalances and bad records are empty for a
             micro-batch that a restart repeats, because its offset in the checkpoint has the previous run's figures.
-        bad_records: The records of the previous micro-batch whose values could not be decoded; None: unknown, values
+        bad_records: The number of the previous micro-batch's records that could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
-        cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
+        cores_needed: Cores that the previous micro-batch needed for the target duration; None: no target, or unknown.
         halted: Whether the group was paused or stopped from outside.
         is_look: Whether this is a lookup of partitions' ends without a finished micro-batch: rows, seconds and counts
             are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
@@ -154,7 +154,7 @@ class Sample:
 class ProductionCurve:
     """The ends of one partition's log over time, as triggers have looked them up.
 
-    The time of an offset between two ends is interpolated, as by Kafka Lag Exporter; frequent triggers make it exact.
+    The time of an offset between two ends is interpolated, as in Kafka Lag Exporter. Frequent triggers make this exact.
 
     Args:
         max_points: The number of ends to keep: at this number, the older half is thinned out. None: keep all.
@@ -184,7 +184,7 @@ class ProductionCurve:
             self._ends[1:half] = self._ends[2:half:2]
 
     def forget_before(self, offset: int) -> None:
-        """Drop lookups that are needed for offsets before this offset only."""
+        """Drop the lookups that only offsets before this offset need."""
         first = max(0, bisect_right(self._ends, offset) - 1)
         del self._times[:first], self._ends[:first]
 

@@ -189,8 +189,8 @@ def start(
         file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
         exporters: The program's own exporters.
         settings: The settings of a connection to the brokers, to look up the ends of partitions even while a
-            micro-batch runs. Without settings, the lag is the last finished micro-batch's at the time of its plan.
-        transactions: The `transactional.id.prefix` of each exactly-once sink whose open transactions to look for. The
+            micro-batch runs. Without settings, the lag is from the time when the last finished micro-batch was planned.
+        transactions: The `transactional.id.prefix` of each exactly-once sink, to look for its open transactions. The
             user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
         look_seconds: The time between two lookups.
 

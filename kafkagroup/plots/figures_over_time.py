@@ -35,7 +35,7 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
         )
     ((name, number), _) = Counter((one.query, one.source) for one in found).most_common(1)[0]
     mine = [one for one in found if (one.query, one.source) == (name, number)]
-    # Not in order if several programs have written the file, and because a replayed micro-batch keeps its first time.
+    # A file of several programs is not in order, nor is a replayed micro-batch, which keeps the time of its first run.
     return sorted(mine, key=lambda one: (one.at, one.batch))
 
 
@@ -70,7 +70,7 @@ def edges_of(samples: Sequence[Sample]) -> list[float]:
 
 
 def lag_rows(samples: Sequence[Sample]) -> list[list[float]]:
-    """Return the lag of each partition (rows) at each sample (columns); NaN where the query did not have it."""
+    """Return the lag of each partition (rows) at each sample (columns); NaN: the sample lacks the partition."""
     nothing = float("nan")
     return [
         [float(one.partitions[tp].lag) if tp in one.partitions else nothing for one in samples]
@@ -80,13 +80,13 @@ def lag_rows(samples: Sequence[Sample]) -> list[list[float]]:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates between one sample and the next; None where they are not known.
+    """Rates between one sample and the next; None: unknown.
 
     Attributes:
         edges: The start of each rate, and the end of the last rate.
-        read: Offsets a second that the query read.
-        written: Offsets a second that producers wrote, to partitions that the query has.
-        bytes: Bytes a second, as the quota measured them.
+        read: The offsets per second that the query read.
+        written: The offsets per second that producers wrote to the query's partitions.
+        bytes: The bytes per second, as the quota measured them.
         quota_records: The quota in records a second.
         quota_bytes: The quota in bytes a second.
         throttled: Whether the whole quota was used.
@@ -153,7 +153,7 @@ class Held:
 
 
 def holds_of(samples: Sequence[Sample]) -> list[Held]:
-    """Return the slot of each partition over time, from the first to the last consecutive micro-batch that shows it."""
+    """Return the slots of each partition over time. Consecutive micro-batches with the same slot become one `Held`."""
     edges = edges_of(samples)
     open_holds: dict[TopicPartition, Held] = {}
     found: list[Held] = []
@@ -192,7 +192,7 @@ _QUANTILES = 20
 
 
 def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
-    """Return the latency of each micro-batch that was committed, without records from before the first sample."""
+    """Return the latency of each committed micro-batch; records from before the first sample do not count."""
     curves: dict[TopicPartition, ProductionCurve] = {}
     for one in samples:
         for tp, partition in one.partitions.items():
@@ -208,7 +208,7 @@ def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
 
 
 def _committed_at(later: Sequence[Sample]) -> float | None:
-    """Return the time of the first commit in these samples, the commit of the micro-batch before them, if any."""
+    """Return when the micro-batch before these samples was committed: their first commit; None: no commit."""
     return next((one.commits[0].at_ms / 1000 for one in later if one.commits), None)
 
 

@@ -79,7 +79,7 @@ def assignment(samples: Sequence[Sample], *, query: str | None = None, source: i
 def latency(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw the time from a record's production to the commit of its offset; arguments and errors as in `lag`.
 
-    The time of production comes from the ends of partitions at each micro-batch; frequent micro-batches make it exact.
+    The production time comes from partitions' ends at each micro-batch. Frequent micro-batches make this time exact.
     """
     mine = over_time.of_one_source(samples, query, source)
     figure, (axes,) = _picture([_LATENCY])
@@ -289,7 +289,7 @@ def _legend_above(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) 
         fontsize="small",
         frameon=False,
         ncols=len(handles),
-        # Above the names of rebalances.
+        # Room for the names of rebalances below the legend.
         borderaxespad=0.9,
         columnspacing=1.2,
         handlelength=1.4,
