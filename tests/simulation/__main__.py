@@ -109,7 +109,7 @@ def _mutations(seeds: range, only: str, *, keep: bool) -> int:
 
 
 def _find_only_with(mutation: Mutation | Change, scenarios: Iterable[Scenario]) -> Verdict | None:
-    """Return the first of these runs in which a check fails with the defect and holds without it."""
+    """Return the first of these runs in which a check fails with the defect and all checks hold without it."""
     for scenario in scenarios:
         with mutation.applied():
             found = find([scenario])

@@ -1,6 +1,6 @@
 """What the checks allow, and why. Each allowance has a counter, and a story that fails without it (`stories.jsonl`).
 
-Delete an allowance when the fault that it follows from has become impossible: then no story needs it.
+Delete an allowance when the fault that it follows from has become impossible, and so no story needs the allowance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Allowance:
     Attributes:
         name: What is allowed.
         follows_from: The fault, or the property of Kafka, that it follows from.
-        excuses: The batches, partitions and times to which it applies.
+        excuses: The batches, partitions and times to which the allowance applies.
         user: The line of `docs/faults.md` that says what a user sees; empty: a user sees nothing.
     """
 

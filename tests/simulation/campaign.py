@@ -18,7 +18,7 @@ from tests.simulation.scenario import Scenario, scenario_of
 # After this number of seeds, the garbage of their worlds is collected and the totals are saved.
 _COLLECT_AFTER = 25
 _MAX_STORIES = 3
-# Virtual seconds: a world with a defect may never become quiet. Without one, 300 seeds need less than half of this.
+# Virtual seconds: a world with a defect may never become quiet. Without defects, 300 seeds need less than half of this.
 _QUIET_WITHIN = 120.0
 
 
@@ -143,7 +143,7 @@ def find(scenarios: Iterable[Scenario]) -> Verdict | None:
 
 
 class _few_collections:
-    """Let Python collect garbage rarely while a world exists, because a world is large, and is freed as a whole."""
+    """Let Python collect garbage rarely while a world exists, because a world is large and is freed as a whole."""
 
     def __enter__(self) -> None:
         gc.collect()

@@ -118,7 +118,7 @@ class Checks(Watch):
         self._world, self._cluster, self._output = parts.world, parts.cluster, parts.output
         self._lost_at: list[float] = []
         self._replaced_at: list[float] = []
-        # The offset before another application's late commit set a partition back, until it is committed again.
+        # A partition's offset before another application's late commit; kept until this offset is committed again.
         self._set_back: dict[Key, int] = {}
         self._set_back_at: list[float] = []
         # The times at which slots of a batch that had left or were lost have taken a partition of the batch again.
@@ -129,7 +129,7 @@ class Checks(Watch):
         self._decided: dict[str, ledger.Decision] = {}
         # The ids of all transactions that were decided.
         self._decided_ids: set[str] = set()
-        # The partition that was behind at the last look: the next look, after the next event, begins with it.
+        # The partition that was behind at the last look, with which the look after the next event begins.
         self._behind = 0
         parts.groups.watches.append(self)
         self.halts = HaltChecks(parts, self._note, self._allows)
@@ -209,10 +209,10 @@ class Checks(Watch):
                 )
             ):
                 self._note(f"{name} is committed up to {entry.offset}, and written up to {written} only")
-            # A commit whose connection was given up may be handled after the next commit, as with all clients of Kafka;
-            # only the epoch of a transaction would refuse it. A query finds this and commits again; other clients do so
-            # when there are new records. The same holds for an attempt of a task that has outlived its job: it is a
-            # member of the generation in which later batches are committed.
+            # A commit whose connection was given up may be handled after the next commit, as with all clients of Kafka.
+            # Only the epoch of a transaction would prevent this. A query finds the late commit and commits again; other
+            # clients commit again when there are new records. Late, too, is an attempt of a task that has outlived its
+            # job: the attempt is a member of the generation in which later batches are committed.
             is_late = (self._cluster.handles_late or self._outlives_its_job(client)) and (
                 not self._scenario.transactional or client in self._parts.plain
             )
@@ -230,7 +230,7 @@ class Checks(Watch):
             elif written >= before.offset and not self._allows(
                 STEPS_BACK, if_=self._steps_back(str(client), tp, entry.offset, "commit")
             ):
-                # Else the group follows a query that has found that records are lost.
+                # In other cases, the group follows a query that has found lost records.
                 self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")
 
     def _begins_again(self, tp: Key, before: Committed, offset: int) -> bool:
@@ -242,9 +242,9 @@ class Checks(Watch):
         return self._cluster.names_only and created_at > 0 and not before.metadata and offset == log.read.start
 
     def _steps_back(self, name: str, tp: Key, offset: int, how: str) -> bool:
-        """Return whether a query steps back to the place where its log lost records; it may do so once after each loss.
+        """Return whether a query steps back to where its log lost records, which is allowed once after each loss.
 
-        Other members of its group may have continued there since.
+        Other members of the query's group may have read on from this place in the meantime.
         """
         log, step = self._cluster.log(tp), (name.split(".")[0], how)
         if offset < log.lost_from or step in log.followed:
@@ -267,7 +267,7 @@ class Checks(Watch):
     def planned(self, process: Process, offset: StreamOffset, began: float) -> None:
         """Check that a driver has planned nothing before its group's committed offsets, and only offsets of the log.
 
-        A driver that was removed or replaced while it was suspended finds this with its next request to the group.
+        A driver that was removed or replaced during a suspension notices this at its next request to the group.
         """
         self.halts.planned(process, offset, began)
         gone_at = *self._lost_at, *self._replaced_at
@@ -354,14 +354,14 @@ class Checks(Watch):
         return one.begun_late and not holds
 
     def _committed_up_to(self, tp: Key) -> int | None:
-        """Return the committed offset of a partition as members know it; None: no offset, or beyond the log's end."""
+        """Return a partition's committed offset as members know it; None: no offset, or one after the log's end."""
         entry = self._parts.group.offsets.get(tp)
         if entry is None or not self._is_of_now(tp, entry) or entry.offset > self._cluster.end(tp):
             return None
         return max(entry.offset, self._set_back.get(tp, 0))
 
     def look_at_end(self) -> None:
-        """When the world is quiet, record what is missing, repeated, out of order or open."""
+        """Record missing, repeated and unordered records and open transactions, when the world is quiet."""
         problems, exactly_once = self._verdict.problems, self._scenario.sink and self._scenario.exactly_once
         durable = self._output.durable()
         for number, one in enumerate(self._cluster.topics[TOPIC].partitions):
@@ -384,7 +384,7 @@ class Checks(Watch):
         self.look_at_story()
 
     def look_at_story(self) -> None:
-        """Record what must never happen."""
+        """Record events that must never happen."""
         story = self._world.story
         self._verdict.problems.extend(what for _, __, what in story if what.startswith(("BROKE", "UNHANDLED")))
 
@@ -401,11 +401,11 @@ class Checks(Watch):
             problems.append(f"out of order in the output: {late[:3]}")
 
     def _may_repeat(self, part: Range) -> bool:
-        """Return whether these records may have been read twice, because of an event when they were planned, or later.
+        """Return whether records may have been read twice, because of an event while their read was planned, or later.
 
-        Such an event is the loss of a member, or the end of a query, with an uncommitted batch, before which it may
-        have been suspended. Another is a late commit without a transaction that has set the group back. Events count
-        until the last plan, or until slots of a planned batch have its partition again.
+        Such an event is the loss of a member or the end of a query, after which a batch is uncommitted. A suspension
+        may come before the event. A late commit that sets the group back is such an event, too. Events count until
+        the last plan of the records, or until slots of a planned batch have the partition again.
         """
         if self._scenario.commit == "sink":
             return self._allows(DELETED, if_=self._went_with_its_topic(part))
@@ -424,7 +424,7 @@ class Checks(Watch):
         )
 
     def _went_with_its_topic(self, part: Range) -> bool:
-        """Return whether a topic and its offsets, which fence a sink, were deleted while a batch read these records."""
+        """Return whether the records' topic was deleted during the batch, and with it the offsets that fence a sink."""
         at = self._cluster.deleted_at.get(part[0])
         return at is not None and any(at - _STANDS_STILL <= plan <= at for plan in self._output.planned_at(part))
 
@@ -467,7 +467,7 @@ class Checks(Watch):
             return self._allows(STOPS, if_=isinstance(failure, FencedError) and lost and scenario.on_lost == "stop")
         if isinstance(failure, LostTransactionsError) and failure.decided:
             return self._allows(TRANSACTIONS_LOST, if_=self._lost_transactions >= set(failure.transactional_ids))
-        # Whatever the reason of a failed job, the query runs the batch again after its restart.
+        # A query runs its batch again after a restart, for whatever reason the job failed.
         is_repeatable = isinstance(failure, RetriableError | AbortableError | ApplicationRecoverableError)
         after = self._follows_fault(at, _FENCES if isinstance(failure, FencedError) else None)
         return self._allows(JOB_FAILED, if_=is_repeatable and after)

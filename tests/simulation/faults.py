@@ -95,7 +95,7 @@ class Faults(Watch):
         self._rewind_stopped: list[Process] = []
         # The workers that are suspended until the world is quiet.
         self._held: list[Process] = []
-        # The workers that are suspended before they publish their batch's offsets, by the group to which they publish.
+        # The workers that are suspended before they publish their batch's offsets, by the side group for these offsets.
         self._publishers: dict[str, Process] = {}
         parts.groups.watches.append(self)
 
@@ -111,7 +111,7 @@ class Faults(Watch):
             self._world.after(delay, lambda: self._cluster.move_coordinator(GROUP, GROUP_ID))
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
-        """Resume a worker that is suspended before it publishes, soon after another worker has published."""
+        """Soon after a worker has published offsets, resume another worker that is suspended before it publishes."""
         waiting, client = self._publishers.get(group.name), self._cluster.client
         if waiting is not None and client is not None and client.task is not None and client is not waiting:
             del self._publishers[group.name]
@@ -182,7 +182,7 @@ class Faults(Watch):
                 commits = InitProducerIdRequest if self._scenario.transactional else OffsetCommitRequest
                 self._cluster.lose_once((commits if how < 0.5 else about).API_KEY)
             case "return in rebalance":
-                # A member notices the partition, and the others wait for the static members that are away.
+                # One member notices the partition, and the other members wait for static members that are away.
                 query.kill(how * 8)
                 self._cluster.add_partitions(TOPIC, 1)
                 self._moves_in_rebalance = True
@@ -245,7 +245,7 @@ class Faults(Watch):
                 query.start()
 
     def _end_rewinds(self) -> None:
-        """End the rewinds of stopped groups, whose offsets are of the previous log; other rewinds look again."""
+        """End the rewinds of stopped groups, which have offsets of the previous log; other rewinds look again."""
         for operator in self._rewind_stopped:
             operator.kill()
 
@@ -328,9 +328,9 @@ class Faults(Watch):
             query.kill(self._world.random.uniform(0, 15))
 
     def _run_stage_twice(self, query: Query) -> bool:
-        """Run the beginning stage again soon, in processes that are suspended before they initialise an id.
+        """Run the stage that begins a second time soon, in processes that are suspended before they initialise an id.
 
-        The driver may be suspended at the same time, before it looks at the transactions or after its decision.
+        The driver may also be suspended, before it looks at the transactions or after its decision.
         """
         rng, jobs = self._world.random, query.jobs
         if jobs is None:
@@ -372,11 +372,11 @@ class Faults(Watch):
         return True
 
     def _is_held_beside(self, worker: Process) -> bool:
-        """Return whether another attempt of its task is suspended: Spark runs no third attempt beside two."""
+        """Return whether another attempt of the task is suspended, because Spark runs no third attempt beside two."""
         return any(one.alive and _same_task(one, worker) for one in self.held)
 
     def _publish_late(self, query: Query, worker: Process) -> bool:
-        """Suspend the attempt that publishes until an attempt of another batch or run has published, and kill it."""
+        """Suspend an attempt until an attempt of another batch or run has published, and perhaps kill the query."""
 
         def freeze() -> None:
             if self._is_held_beside(worker):
@@ -390,7 +390,7 @@ class Faults(Watch):
         return True
 
     def _read_by_another(self, query: Query, how: float) -> bool:
-        """Let another member of the query's generation read and commit a part of a batch that begins.
+        """When a batch begins, let another member of the query's generation read and commit a part of the batch.
 
         Coordinators do not check that a member of the classic protocol owns the partitions that it commits.
         """

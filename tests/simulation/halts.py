@@ -58,9 +58,9 @@ def with_halts(scenario: Scenario) -> Scenario:
 
 
 def _done_within(parts: Parts) -> float:
-    """Return the seconds in which a halt is done if nothing else happens.
+    """Return the seconds within which a halt is done if nothing else happens.
 
-    They allow for the longest batches, three triggers, and the session of static members.
+    These seconds allow for the longest batches, three triggers, and the session of static members.
     """
     return 90.0 + 3 * max(query.load.idle for query in parts.queries)
 
@@ -97,7 +97,7 @@ class Halts:
                 self._parts.halted(stands)
                 self._world.sleep(how * 7 % 1 * self._parts.scenario.halted_for)
                 self._parts.halted(stands)
-        # Also after an error, because it is not known whether the halt was written.
+        # Resume also after an error, because the halt may have been written.
         self._until_answered(operator, lambda: resume(settings, GROUP_ID))
 
     def _until_answered(self, operator: Process, call: Callable[[], Halted]) -> Halted | None:
@@ -138,7 +138,7 @@ class HaltChecks(Watch):
         self._is_calm = all(one.kind == "halt" for one in parts.scenario.faults)
         # The halts that were written, including halts that brokers have lost.
         self._entries: dict[Key, Committed] = {}
-        # The times at which halts were written, by their texts, and at which a process last got the newest halt.
+        # The time at which each halt was written, by the halt's text, and the time of each process's last look.
         self._written_at: dict[str, float] = {}
         self._told_at: dict[Process | None, float] = {}
         # The planned ends of partitions, and the ends planned by triggers that did not know the newest halt.

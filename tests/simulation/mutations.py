@@ -1,4 +1,4 @@
-"""Put defects of protocol and interleaving back, one at a time, to see whether the seeds find them.
+"""Put each defect of protocol and interleaving back, one at a time, to see whether the seeds find the defect.
 
 Most are defects that reviews have found in this project, or removals of rules of `docs/design/consumer-protocol.md`. A
 mutation replaces a function. If the function is gone, the replacement fails loudly.
@@ -87,7 +87,7 @@ class Mutation:
         """Return a context in which the defect is in place.
 
         Raises:
-            AttributeError: The function is gone: the mutation has to be written anew.
+            AttributeError: The function is gone, so the mutation has to be written again.
         """
         target, attribute = self.where
         right = vars(target)[attribute] if isinstance(target, type) else getattr(target, attribute)

@@ -88,7 +88,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Reading:
-    """How tasks read, and how brokers answer them.
+    """How tasks read, and how brokers answer the tasks.
 
     Attributes:
         committed: Whether tasks get no records of aborted transactions.
@@ -131,7 +131,7 @@ class Scenario:
         retention: The seconds for which brokers keep the offsets of a group without members.
         listens: Whether queries have a `StopListener`.
         halted_for: The longest time for which a program halts the group.
-        fail_on_loss: `failOnDataLoss` of queries, until a query has ended with the error.
+        fail_on_loss: The option `failOnDataLoss` of a query, until the query has ended with this error.
     """
 
     seed: int
@@ -171,7 +171,7 @@ class Scenario:
 
     @property
     def runs_tasks(self) -> bool:
-        """Whether the tasks of the queries run, because our code does more in them than read."""
+        """Whether the tasks of the queries run, because our code does more in these tasks than read."""
         return self.sink or self.commit == "task"
 
     @property

@@ -1,8 +1,8 @@
 """Trace the exactly-once sink in a run as actions of the specification `tests/model/ExactlyOnceSink.tla`.
 
 Nearly all actions are effects of requests, recorded when a transaction coordinator handles the request. The other
-actions are Spark's calls. TLC accepts a trace if the specification can do these actions in this order; TLC adds the
-actions that leave no trace, such as reading the ledger. `docs/design/model.md` says more.
+actions are Spark's calls. TLC accepts a trace if the specification can do the trace's actions in this order. Actions
+that leave no trace, such as reading the ledger, are added by TLC. `docs/design/model.md` says more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.simulation.scenario import Scenario, scenario_of
 from tests.simulation.world import Process
 from tests.support.record_messages import ProduceRequest
 
-# The faults of the specification. It has no repeated requests, so no coordinator moves here.
+# The faults of the specification, which has no repeated requests, so no coordinator moves here.
 _FAULTS = ("kill", "freeze", "kill before", "freeze before", "replace")
 _PREFIX = "copy-0"
 
@@ -45,7 +45,7 @@ class _Attempt:
     """An attempt of a task: its identity in the specification, and its progress.
 
     Attributes:
-        launched: The position of its launch in the trace, which counts when it has requested the driver's epoch.
+        launched: The position of its launch in the trace. The launch counts after the request for the driver's epoch.
         chosen: The position at which it has taken its last turn.
         described: The position of its last look at its own transaction.
     """
@@ -102,7 +102,7 @@ class Trace(JobsWatch, TransactionsWatch):
             query.watch = self
 
     def as_json(self) -> dict[str, Any]:
-        """Return the seed, the actions, and by driver and batch the number of tasks."""
+        """Return the seed, the actions, and the number of tasks by driver and batch."""
         actions = [event for moment in self._events for event in moment]
         rows = [[driver, batch, tasks] for (driver, batch), tasks in self.rows.items()]
         return {"seed": self.run.scenario.seed, "unsuitable": self.unsuitable, "actions": actions, "rows": rows}
@@ -217,7 +217,7 @@ class Trace(JobsWatch, TransactionsWatch):
                 self._tell("InitFinished", k=driver)
 
     def _aborts(self, driver: int, name: str) -> None:
-        """EndTxn and InitProducerId are one action: the first of the two that has an effect."""
+        """Record EndTxn and InitProducerId as one action: the first of the two requests that has an effect."""
         if name in self._aborting:
             self._aborting.remove(name)
         elif (task := _task_of(name)) is not None:

@@ -1,4 +1,4 @@
-"""Keep stories: each is a world, its events, and the defect that does harm in this world when it is put back.
+"""Keep stories. A story is a world, its events, and a defect that does harm in this world when it is put back.
 
 A story does not change when the seeds do. `python -m tests.simulation mutations --seeds 300 --keep` looks for stories
 that are missing.

@@ -1,4 +1,4 @@
-"""Bound the time of a trigger, of a stop and without reads, when one part of the cluster is slow.
+"""Bound the time of a trigger, the time of a stop and the time without reads, when one part of the cluster is slow.
 
 The bounds are those of `docs/design/simulator.md`. A trigger commits the previous batch.
 """

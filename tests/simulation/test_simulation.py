@@ -83,7 +83,7 @@ def test_a_seed_determines_everything() -> None:
 
 
 def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_on() -> None:
-    """The query dies before a commit, starts again, and is suspended in that commit until the group has removed it."""
+    """The query dies before a commit, restarts, and is suspended in this commit until the group has removed it."""
     scenario = Scenario(
         seed=1454,
         strategy="range",

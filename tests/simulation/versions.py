@@ -52,9 +52,9 @@ class Change:
 
 
 def with_versions(scenario: Scenario) -> Scenario:
-    """Let the queries of a scenario change to the later version: all once and back, or each several times.
+    """Let the queries of a scenario change to the later version, all once and then back, or each several times.
 
-    In half of the scenarios nothing else happens, and each query is stopped for the change: no record may come twice.
+    In half of the scenarios nothing else happens, and each query is stopped for the change, so no record may repeat.
     """
     rng = random.Random(f"versions {scenario.seed}")
     changes, queries = rng.choice((1, 2, 5)), scenario.queries + scenario.batches

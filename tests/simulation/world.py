@@ -55,7 +55,7 @@ _MAX_EVENTS_AT_ONCE = 50_000
 
 
 class Died(BaseException):
-    """Raised in a greenlet of a killed process when it would wait, or when the world is taken down."""
+    """Raised in a greenlet of a killed process when the greenlet would wait, or when the world is taken down."""
 
 
 class Stuck(AssertionError):
@@ -71,7 +71,7 @@ class Link(Protocol):
         """Send bytes to the broker."""
 
     def end(self) -> None:
-        """End the connection; the peer may still have bytes of it."""
+        """End the connection; the peer may still have bytes from it."""
 
 
 class Network(Protocol):
@@ -110,11 +110,11 @@ class Task:
 
 
 class Call(Generic[_T]):
-    """Code that runs in another process, and its result; without a result if that process dies.
+    """Code that runs in another process, and its result. If that process dies, there is no result.
 
     Attributes:
         done: Whether it has ended.
-        waiting: The wait for its end, or for the end of its process.
+        waiting: The wait for the end of the code or of its process.
     """
 
     def __init__(self, process: Process, work: Callable[[], _T]) -> None:
@@ -208,7 +208,7 @@ class World:
     def after(
         self, seconds: float, call: Callable[..., object], process: Process | None = None, *args: object
     ) -> Event:
-        """Call a function after this number of seconds; a process's call is lost if the process is killed before."""
+        """Call a function after this number of seconds; the call is lost if `process` is killed before."""
         event = Event(call, args, process)
         self.add(seconds, event)
         return event
@@ -455,7 +455,7 @@ class Process:
             call.wake()
 
     def freeze(self, seconds: float | None) -> None:
-        """Suspend the process for this number of seconds; None: until `thaw`."""
+        """Suspend the process for this number of seconds; None: suspend it until `thaw`."""
         self.frozen, self.froze_at = True, self.world.now
         if seconds is not None:
             self.world.after(seconds, self.thaw)
@@ -642,7 +642,7 @@ class _Cache:
 
 
 def _native_engine(world: World) -> list[tuple[object, str, object]]:
-    """Return the replacements for the native engine, if it is installed: without it no seed with a sink can run."""
+    """Return the replacements for the native engine, if it is installed; seeds with a sink need this engine."""
     try:
         from kafka_source.fetch import native_reader
         from kafka_source.produce import native

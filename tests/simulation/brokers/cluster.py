@@ -104,7 +104,7 @@ Reply = Callable[[Message], None]
 Range = tuple[str, int, int, int, int]
 """A topic's id, a partition, the epoch of its leader, the first offset, and the next offset after the last one.
 
-So records are equal only if their contents are equal: after an unclean election, or in a topic that was created again,
+Equal values mean equal records. Offsets alone do not: after an unclean election, or in a topic that was created again,
 other records have the same offsets.
 """
 
@@ -114,13 +114,13 @@ _HANDLED_LATE = 0.5
 
 @dataclass
 class Partition:
-    """A partition of a leader in an epoch, with the log that queries read, up to its end, or the log that sinks write.
+    """A partition with its leader, the leader's epoch, and its log, which either queries read or sinks write.
 
     Attributes:
         began: The offsets at which the epochs of the log have begun.
         lost_up_to: The highest end that the log had before it lost records; 0: the log has lost no records.
         lost_from: The lowest offset from which the log has lost records.
-        followed: The queries' reactions to the last loss: the query's name, and what it did.
+        followed: The reactions to the last loss, each with the query's name and the query's action.
     """
 
     leader: int
@@ -144,7 +144,7 @@ class Partition:
         return min((start for later, start in self.began.items() if later > epoch), default=self.end)
 
     def of_epoch(self, epoch: int, start: int, end: int) -> tuple[int, int]:
-        """Return the bounds of an epoch's records between two offsets; without records the second is not higher."""
+        """Return the bounds of an epoch's records between two offsets; if there are none, the second is not higher."""
         return max(start, self.began.get(epoch, self.end)), min(end, self.end_of(epoch))
 
 
@@ -173,7 +173,7 @@ class Link:
         if self.closed or not self.process.alive:
             return
         if not self.process.leaves(int.from_bytes(data[4:6], "big")):
-            # The bytes reach the kernel's buffer only when the process continues, if it ever does.
+            # The bytes reach the kernel's buffer only when the process continues; it may never continue.
             self._world.after(0, self.client_writes, self.process, data)
             return
         self._last_in = max(self._last_in, self._world.now + self.broker.delay())
@@ -266,7 +266,7 @@ class Broker:
 
         Args:
             data: The request with its length prefix.
-            link: Where the answer goes.
+            link: The connection for the answer.
             late: Whether the connection has ended before the request is handled.
         """
         key, version, correlation_id, client_length = struct.unpack_from(">hhih", data, 4)
@@ -357,8 +357,8 @@ class Cluster:
         names: The names of all topics, including deleted topics.
         deleted_at: The times at which topics were deleted, by their ids.
         handles_late: Whether the connection of the request that is handled now has ended.
-        client: The process that has sent this request.
-        version: The version of this request.
+        client: The process that has sent the request that is handled now.
+        version: The version of the request that is handled now.
         transaction_version: The feature `transaction.version`: 2 for KIP-890's second protocol.
         read_committed: Whether readers get no records of aborted transactions.
         fetches: The handler of Fetch.
@@ -440,7 +440,7 @@ class Cluster:
     ) -> Iterator[Range]:
         """Yield the records of a partition between two offsets, and no records of a topic with another id.
 
-        The records end with the records of the epoch in which they were planned; -1: the epoch is not known.
+        Only records up to the end of `epoch`, in which the read was planned, are returned; -1: the epoch is not known.
         """
         topic = self.topics[tp[0]]
         if topic_id in (None, topic.id):
@@ -457,7 +457,7 @@ class Cluster:
         return found.partitions[number] if found is not None and str(found.id) == topic_id else None
 
     def truncate(self, name: str, number: int, records: int) -> None:
-        """Make a broker the leader that lacks the last records (an unclean election)."""
+        """Make another broker, which lacks the last records, the leader (an unclean election)."""
         partition = self.topics[name].partitions[number]
         partition.lost_up_to = max(partition.lost_up_to, partition.end)
         partition.end = max(0, partition.end - records)
@@ -479,7 +479,7 @@ class Cluster:
         return place if self.brokers[place].up else -1
 
     def refusal(self, broker: Broker, kind: int, key: str) -> int:
-        """Return the error of a broker that is asked as a coordinator; 0: it is the coordinator, and ready."""
+        """Return a broker's error to a request for a coordinator; 0: the broker is the coordinator, and ready."""
         if self.coordinator(kind, key) != broker.node:
             return int(ErrorCode.NOT_COORDINATOR)
         loaded_at = self._loading.get((kind, key), 0.0)
@@ -506,18 +506,18 @@ class Cluster:
         )
 
     def known_coordinators(self) -> list[tuple[int, str]]:
-        """Return the (kind, key) of everything that has a coordinator."""
+        """Return the (kind, key) of each group and transactional id that has a coordinator."""
         return sorted(self._coordinators)
 
     # ---- faults
 
     def lose_answers(self, seconds: float, share: float, *, moves: bool, only: int | None = None) -> None:
-        """Let connections end instead of a share of the answers, before or after the requests are handled.
+        """Lose a share of the answers: end the connections instead, before or after the requests are handled.
 
         Args:
             seconds: The time in which answers are lost.
             share: The share of the answers that are lost.
-            moves: Whether the coordinator whose answer is lost also moves to another broker.
+            moves: Whether a coordinator moves to another broker when its answer is lost.
             only: The key of the API whose answers are lost; None: all.
         """
         self._losing = _Losing(self.world.now + seconds, share, moves, only)
@@ -547,13 +547,13 @@ class Cluster:
     def lose_once(self, api_key: int) -> None:
         """Lose one request or answer at the moment in which the loss matters most.
 
-        This is the SyncGroup with the assignment; the answer to a heartbeat that raises an epoch; or an InitProducerId
-        or OffsetCommit that is handled late, when the client has sent it again over another connection.
+        This is the SyncGroup with the assignment, the answer to a heartbeat that raises an epoch, or an InitProducerId
+        or OffsetCommit. The broker handles these two late, when the client has repeated them on another connection.
         """
         self._loses_once = api_key
 
     def loses_once(self, request: Any, response: Any) -> bool:
-        """Return whether a request is lost before it is handled (without a response), or the answer to it."""
+        """Return whether a request (`response` is None) is lost before it is handled, or whether its answer is lost."""
         if self._loses_once != request.API_KEY:
             return False
         if isinstance(request, SyncGroupRequest):
@@ -567,7 +567,7 @@ class Cluster:
         return lost
 
     def stop_broker(self, node: int) -> None:
-        """Kill a broker. After a while another broker becomes leader and coordinator instead."""
+        """Kill a broker. After a while other brokers become leaders and coordinators in its place."""
         broker = self.brokers[node]
         broker.up = False
         self.world.tell("cluster", f"broker {node} stops")

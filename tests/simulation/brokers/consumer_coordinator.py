@@ -1,7 +1,7 @@
 """The group coordinator of the consumer protocol, as KIP-848 describes it: Kafka's CurrentAssignmentBuilder.
 
-Each change of a group is in its log before the request is answered, so a coordinator that takes the group over knows
-all but the timers.
+Each change of a group is in the group's log before the request is answered, so a coordinator that takes the group over
+knows everything except the timers.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ConsumerCoordinators:
             if request.member_epoch == LEAVE:
                 self._remove(group, member)
             else:
-                # Its session continues: a member that is not back before its end is removed.
+                # The session continues, and the member is removed if it is not back before the session ends.
                 member.is_away, member.revoking = True, frozenset()
             return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         owned = self._owned(request)
@@ -158,7 +158,7 @@ class ConsumerCoordinators:
     def _static_problem(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> int:
         holder = self._holder(group, request.instance_id)
         if request.member_epoch == 0:
-            # Also for the same member, if the first answer to it was lost.
+            # The same member is refused too, if the first answer to it was lost.
             return int(E.UNRELEASED_INSTANCE_ID) if holder is not None and not holder.is_away else 0
         if holder is None:
             return int(E.UNKNOWN_MEMBER_ID)

@@ -83,8 +83,8 @@ class Committed:
 
     Attributes:
         at: The time of the commit.
-        keep: The seconds for which its request wants the offset to be kept; infinite: while the group has members, and
-            then for the brokers' time.
+        keep: The seconds for which the commit wants the offset to be kept; infinite: as long as the group has members,
+            and then for the brokers' own time.
         client: The process that has committed it, which may not be the sender of the request that is handled now.
     """
 
@@ -97,7 +97,7 @@ class Committed:
     client: Process | None = None
 
     def is_of(self, topic_id: uuid.UUID) -> bool:
-        """Return whether the offset is of this topic: its note names the topic, or no topic."""
+        """Return whether the offset is of this topic: the offset's metadata name this topic's id, or no topic."""
         return topic_id_of(OffsetNote.parse(self.metadata).topic) in (None, topic_id)
 
 
@@ -119,7 +119,7 @@ class Group:
         self._places = itertools.count()
         # Checks commits in a group of the consumer protocol; returns the error code.
         self.refuses_commit: Callable[[Any, int, bool], int] | None = None
-        # The time at which it has lost its last member; infinite: it has members.
+        # The time at which the group has lost its last member; infinite: the group has members.
         self.emptied_at = 0.0
 
     # ---- joining
@@ -264,7 +264,7 @@ class Group:
             return
         joined = [member for member in self.members.values() if member.join_reply is not None]
         if not joined:
-            # Only static members that have not returned: they are removed when their sessions end.
+            # All members are static and have not returned; they are removed when their sessions end.
             self._set_timer(max(one.rebalance for one in self.members.values()))
             return
         if self.leader not in self.members or self.members[self.leader].join_reply is None:
@@ -450,7 +450,7 @@ class Group:
         return problem
 
     def _commit_problem(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> int:
-        """Return the reason why a commit is refused; the commit may be part of a transaction."""
+        """Return the error of a commit, which may be part of a transaction; 0: no error."""
         generation = request.generation_id_or_member_epoch
         if generation < 0 and self.state == EMPTY:
             return 0
@@ -508,7 +508,7 @@ class Group:
         }
 
     def forget_expired(self) -> None:
-        """Expire offsets as brokers do (KIP-211): of a group without members, or after the time in their request."""
+        """Expire offsets as brokers do (KIP-211): if their group has no members, or after the time in their commit."""
         now, retention = self._world.now, self._cluster.retention
         self.offsets = {
             tp: one
@@ -598,7 +598,7 @@ class Watch:
         """Observe that a group removes a member that has not left."""
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
-        """Observe offsets that are about to become the group's."""
+        """Observe offsets that a group is about to commit."""
 
     def fetched(self, group: Group) -> None:
         """Observe that a client gets a group's offsets."""
@@ -689,7 +689,7 @@ class GroupCoordinators:
         reply(OffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
 
     def _with_names(self, request: _Commit) -> tuple[_Commit, _Commit]:
-        """Return a commit with the names of its topics, which may have ids only, and the answers for unknown ids."""
+        """Return a commit with topic names in place of topic ids, and the part of the commit whose ids are unknown."""
         names = {topic.id: name for name, topic in self._cluster.topics.items()}
         named = [type(t)(t.name or names.get(t.topic_id, ""), t.topic_id, t.partitions) for t in request.topics]
         same = {name: getattr(request, name) for name in request.FIELDS}
@@ -710,7 +710,7 @@ class GroupCoordinators:
         reply(self._fetched_by_id(broker, request) if request.groups else self._fetched(broker, request))
 
     def _fetched_by_id(self, broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Answer as versions from 8 on do: with names, and in later versions with ids."""
+        """Answer as version 8 and later do, with names, or in the newest versions with topic ids."""
         (wanted,) = request.groups
         names = {topic.id: name for name, topic in self._cluster.topics.items()}
         ids = {t.name or names.get(t.topic_id, str(t.topic_id)): t.topic_id for t in wanted.topics or ()}

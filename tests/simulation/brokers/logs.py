@@ -78,8 +78,8 @@ class Log:
         Args:
             data: The record batch.
             name: The transactional id of the producer; empty: no transactional id.
-            verify: Asks the coordinator whether the partition is in the transaction, by producer id and epoch; in the
-                second protocol it adds the partition.
+            verify: Asks the coordinator, by producer id and epoch, whether the partition is in the transaction; in the
+                second protocol the coordinator adds the partition.
         """
         producer_id, epoch, sequence, count = _IDENTITY.unpack_from(data, _IDENTITY_AT)
         transactional = bool(data[_ATTRIBUTES_AT] & _TRANSACTIONAL)
@@ -124,9 +124,9 @@ class Logs:
     """The answers of partition leaders about their logs.
 
     Attributes:
-        verify: Asks the coordinator of a transactional id whether a partition is in its transaction (KIP-890), or adds
-            the partition, depending on the request's version. Arguments: id, producer id, epoch, topic, partition.
-            Returns the error code.
+        verify: Asks the coordinator of a transactional id whether a partition is in the id's transaction (KIP-890), or
+            lets the coordinator add the partition, depending on the request's version. Arguments: id, producer id,
+            epoch, topic, partition. Returns the error code.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -139,7 +139,7 @@ class Logs:
         self._idempotent = 0
 
     def _init(self, broker: Broker, request: InitProducerIdRequest, reply: Reply) -> None:
-        """Answer a producer without transactions, as any broker does; transactional producers have coordinators."""
+        """Answer a producer without transactions, as any broker does; other producers ask their coordinators."""
         if request.transactional_id is not None:
             self._init_transactional(broker, request, reply)
             return

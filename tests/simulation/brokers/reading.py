@@ -1,7 +1,7 @@
 """Serve reads: the record batches of a topic's logs, and the answers of leaders and followers to Fetch.
 
-The topic's id, the offset and the leader's epoch decide which offsets have no record for readers, and the layout of
-batches. So no random numbers of the world are used. kafka-python encodes the batches.
+The topic's id, the offset and the leader's epoch decide the layout of batches, and which offsets have no record for
+readers. So no random numbers of the world are used. kafka-python encodes the batches.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def written_at(topic_id: UUID, partition: int, epoch: int, start: int, count: in
             return [marker]
         return [batch(start, end - 1, producer_id=producer, aborted_from=aborted), marker]
     if kind == 8 and count > 4:
-        # Another producer writes during an aborted transaction, and the same producer writes in its next transaction.
+        # Another producer writes during an aborted transaction, whose own producer then begins its next transaction.
         third = count // 3
         a, b = start + third, start + 2 * third
         return [
@@ -166,7 +166,7 @@ class ReadLog:
 
     def truncate(self, end: int) -> None:
         """Remove the records from `end` on."""
-        # The log of a broker without these records may end before what retention has removed elsewhere.
+        # The log of a broker without these records may end before the start of another broker's log.
         self.start = min(self.start, end)
         kept = [one.until(end) for one in self.batches if one.first < end]
         left = kept[-1].last + 1 if kept else self.start
@@ -306,7 +306,7 @@ class Fetches:
         first: bool,
         committed: bool,
     ) -> tuple[int, bytes, Any]:
-        """Return records from an offset on: the first batch of an answer is whole, the last batch may be cut off."""
+        """Return records from an offset on. An answer's first batch is whole, and its last batch may be cut off."""
         aborted_type = FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction
         most, data = min(asked.partition_max_bytes, left), bytearray()
         aborted: dict[tuple[int, int], None] = {}

@@ -1,4 +1,4 @@
-"""Simultaneous attempts of an exactly-once sink's tasks, with simulated coordinators: no attempt takes another's id."""
+"""Test that simultaneous attempts of an exactly-once sink's tasks take different ids, with simulated coordinators."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ATTEMPTS = st.lists(
 def test_attempts_that_are_alive_together_leave_each_others_transactions_alone(
     attempts: Sequence[tuple[int, float, int, float]], version: int, lost: float | None, seed: int
 ) -> None:
-    """An InitProducerId may be given up, and handled after the request that is sent instead."""
+    """The coordinator may handle an InitProducerId after the request with which the client has replaced it."""
     world = World(seed)
     cluster = Cluster(world, 3)
     cluster.transaction_version = version

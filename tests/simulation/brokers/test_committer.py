@@ -130,7 +130,7 @@ def test_a_commit_is_two_requests_in_the_second_protocol_and_four_in_the_first()
         names = ("AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
         asked[version] = [initialised, *(brokers.cluster.requests[name] for name in names)]
         assert {("TxnOffsetCommit", 6), ("EndTxn", 5)} <= set(brokers.versions) or version == 1
-    # In the first protocol the next epoch is requested in the background, and again while markers are written.
+    # In the first protocol the client requests the next epoch in the background, repeatedly while markers are written.
     assert asked == {1: [6, 5, 5, 5], 2: [1, 0, 5, 5]}
 
 
@@ -208,7 +208,7 @@ def test_the_protocol_is_chosen_for_each_commit() -> None:
 
 
 def test_no_request_of_the_second_protocol_is_sent_in_an_earlier_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker that has got EndTxn 5 is replaced by an older broker before it answers."""
+    """A broker that has got EndTxn 5 does not answer, because an older broker replaces it."""
     brokers = Brokers(2)
     end = brokers.cluster.handlers[EndTxnRequest]
 

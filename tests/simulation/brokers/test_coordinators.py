@@ -60,8 +60,8 @@ _R = TypeVar("_R")
 # The number of sequences that run side by side, and of requests in each.
 SEQUENCES, STEPS = 200, 24
 TOPIC, PARTITIONS = "compared", 2
-# Seconds to wait for an answer; a request that a coordinator holds back has no answer then. Sequences that differ run
-# again, because the machine may have been busy: first with fewer sequences, then with more seconds too.
+# Seconds to wait for an answer; a request without an answer then is held back. Sequences that differ run again, because
+# the machine may have been busy: first with fewer sequences at a time, then also with more seconds.
 _SETTLE = (0.25, 0.25, 1.0, 2.0)
 _SECONDS = 60.0
 

@@ -25,7 +25,7 @@ GROUP_ID, INSTANCE_ID, SESSION = "billing", "app-0", 10.0
 
 
 class Rejoin:
-    """A static member, "old", is in a group's log; its process starts again, and its coordinator moves.
+    """A static member, "old", is in a group's log. The member's process starts again, and the coordinator moves.
 
     Args:
         moves: The seconds of virtual time after the first move at which the coordinator moves again.

@@ -45,9 +45,9 @@ PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
 # The first versions of TxnOffsetCommit, Produce and EndTxn that are of the second protocol.
 _ADDS_ITSELF, _ADDS_PARTITIONS, _RAISES_EPOCH = 5, 12, 5
-# The time that a coordinator takes to write an addition by a broker to its log; until then it adds nothing else.
+# The time in which a coordinator writes a broker's addition to its log; until then the coordinator adds nothing else.
 _ADDING_SECONDS = 0.002
-# The longest time that the replicas of its log take; a transaction with a shorter timeout does not wait for them.
+# The longest time that the log's replicas take; a transaction with a shorter timeout does not wait for the replicas.
 _REPLICATION_MS = 100
 # The errors that a partition's leader does not pass on.
 _AWAY = (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS)
@@ -172,7 +172,7 @@ class TransactionCoordinators:
         if request.producer_id not in (-1, one.producer_id) and not is_last_of_before:
             return int(E.PRODUCER_FENCED)
         if one.state == ONGOING:
-            # Fence the owner, whichever process asks, and abort its transaction; the next attempt is answered.
+            # Fence the id's owner, for each process that asks, and abort the transaction. The next attempt is answered.
             one.last_epoch, one.epoch = one.epoch, one.epoch + 1
             self._decide(one, commit=False)
             return int(E.CONCURRENT_TRANSACTIONS)
@@ -210,7 +210,7 @@ class TransactionCoordinators:
         return 0 if one.state == ONGOING and request.group_id in one.groups else int(E.INVALID_TXN_STATE)
 
     def _added(self, one: Transaction | None, request: AddOffsetsToTxnRequest | TxnOffsetCommitRequest) -> int:
-        """Begin a transaction at the request of the broker of a group or partition in it."""
+        """Begin a transaction, as the broker of one of its groups or partitions requests."""
         node = self._cluster.coordinator(TRANSACTION, request.transactional_id)
         if node < 0:
             return int(E.COORDINATOR_NOT_AVAILABLE)
@@ -258,7 +258,7 @@ class TransactionCoordinators:
     def _begun(
         self, broker: Broker, name: str, api: str, request: AddOffsetsToTxnRequest
     ) -> tuple[Transaction | None, int]:
-        """Begin a transaction unless it is open; return the transaction, and the error code if it is refused."""
+        """Begin a transaction unless it is open; return the transaction, and the error code of a refusal."""
         one = self.transactions.get(name)
         code = self._refusal(broker, name, api, self._problem(one, request))
         if code or one is None:

@@ -1,7 +1,7 @@
 """Spark applications that read a group as a batch with `commit=task`, again and again.
 
 Each batch is planned in a process of its own, which starts the keeper of the batch's slots and ends. The tasks commit
-their records before Spark has written the output of the batch: if the batch then fails, its records are not read again.
+their records before Spark has written the output of the batch, so after a failure the records are not read again.
 """
 
 from __future__ import annotations

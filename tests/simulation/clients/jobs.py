@@ -1,4 +1,4 @@
-"""Spark's jobs: tasks in workers, with attempts that fail, run simultaneously, or outlive their driver.
+"""Spark's jobs: tasks in workers, whose attempts may fail, run simultaneously, or outlive their driver.
 
 A task reads its ranges with `read_bundle` and writes them with the sink's writer, as in Spark. The writer is created in
 a process of the driver and pickled for the tasks; another instance commits the batch. Each row that a task reads is
@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 SCHEMA = StructType().add("value", BinaryType()).add("partition", IntegerType())
 OUTPUT, OUTPUT_PARTITIONS = "copies", 2
 
-# The interval in which a driver looks for slow tasks, the time after which it starts a second attempt beside a slow
-# attempt, and the failures after which it gives up (`spark.task.maxFailures`).
+# The interval in which a driver looks for slow attempts, the time after which it starts a second attempt beside a slow
+# attempt, and the number of failures of a task after which the driver gives up (`spark.task.maxFailures`).
 _LOOK_SECONDS = 0.5
 _SLOW_SECONDS = 4.0
 _MAX_FAILURES = 4
@@ -86,15 +86,15 @@ class JobsWatch:
 
 
 class Jobs:
-    """The processes of one start of a query other than its planner: the driver's process of the sink, and the workers.
+    """The processes of one start of a query, without the planner: the driver's process for the sink, and the workers.
 
     Args:
         name: The query's name.
         run: The number of this start.
         sink: The sink's options; None: the query has no sink of ours, and its tasks only read.
-        watch: Looks at the batches.
-        armed: Lets something happen to the next attempts; gets the worker and the number of the task, and returns
-            whether it is done.
+        watch: Observes the batches.
+        armed: Functions that cause faults in the next attempts. Each gets the worker and the number of the task, and
+            returns whether it has caused its fault.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Jobs:
                 worker.kill()
 
     def run_again(self) -> None:
-        """Let the current stage run again, beside its attempts, as after the loss of an executor."""
+        """Run the current stage again, beside the attempts that still run, as after the loss of an executor."""
         for partition, task in enumerate(self._tasks):
             task.next = 0
             task.attempts.append(self._launch(task, partition))
@@ -207,7 +207,7 @@ class Jobs:
             return [task.message for task in self._tasks]
         finally:
             for worker in self.workers:
-                # Spark does not wait for attempts without effect, and cannot end each of these attempts.
+                # Spark does not wait for attempts whose results it does not need, and cannot end each of them.
                 if worker.task is not None:
                     worker.task.awaited = False
                     if self._world.random.random() < 0.5:
@@ -274,7 +274,7 @@ class _TaskRun:
             self._worker.task = None
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows to write: each row names its batch and a range, and goes to the partition of its range."""
+        """Yield the rows to write. A row names its batch and a range, whose partition number is the row's too."""
         rows = Rows(self._cluster, self._bundle.tasks)
         try:
             for read in read_bundle(self._bundle, self._query):

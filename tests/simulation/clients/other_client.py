@@ -57,7 +57,7 @@ class OtherClient:
     """A client of this kind.
 
     Args:
-        processes: The processes of all such clients, to which it adds its own process.
+        processes: The processes of all such clients, to which the client adds its own process.
 
     Attributes:
         process: The process in which it runs; None: it has not started yet.
@@ -120,9 +120,9 @@ class OtherClient:
                     member.wait(0)
                     state = member.state
                     if state is not None and state.leading and self._led not in (None, self._partitions()):
-                        # Like any leader, it watches the partitions of its topics; it has no other way to start a
-                        # rebalance. After a restart, a consumer that becomes the leader again does not notice an
-                        # earlier change. Then its operator restarts it again, as here.
+                        # Like any leader, it watches the partitions of its topics, and has no other way to start a
+                        # rebalance. A consumer that becomes the leader again after a restart does not notice an
+                        # earlier change. Then its operator restarts the consumer again, as here.
                         break
                     try:
                         if state is None:
@@ -174,7 +174,7 @@ class OtherClient:
         return _Reading(state, topic_id, positions, read={tp: one for tp, one in kept.items() if one.leader_epoch >= 0})
 
     def _in_log(self, tp: TopicPartition, entry: CommitOffset) -> int:
-        """Return the offset at which it continues: at most where the log diverges from the committed offset's log."""
+        """Return where the client continues: at most the offset from which the log differs from the client's reads."""
         log = self._cluster.log(tp)
         if entry.leader_epoch < 0:
             return min(entry.offset, self._output.durable().get(tp, 0))
@@ -184,7 +184,7 @@ class OtherClient:
         new = {}
         for tp, at in reading.positions.items():
             if (last := reading.read.get(tp)) is not None and (at := self._in_log(tp, last)) < last.offset:
-                # The log was truncated. A Java consumer also commits the position to which it steps back.
+                # The log was truncated. A Java consumer steps back too, and commits its new position.
                 reading.read[tp] = reading.uncommitted[tp] = CommitOffset(at, self._cluster.log(tp).epoch)
             if (end := self._cluster.end(tp)) > at:
                 new[tp] = at, end
@@ -207,5 +207,5 @@ class OtherClient:
 
 
 def settings_of(group: str, name: str, session_ms: int) -> MemberSettings:
-    """Return the settings with which it joins."""
+    """Return the settings with which such a client joins."""
     return MemberSettings(group, name, session_timeout_ms=session_ms, rebalance_timeout_ms=_REBALANCE_MS)

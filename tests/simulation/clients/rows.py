@@ -28,7 +28,7 @@ class WrongRows(AssertionError):
 
 
 class Rows:
-    """The rows of some read tasks: each row equals the log's, in the log's order, and at the end no row is missing."""
+    """The rows of some read tasks. All rows must equal the log's, in the log's order, and none may be missing."""
 
     def __init__(self, cluster: Cluster, tasks: Sequence[ReadTask]) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class Rows:
             for task in tasks
             for r in task.ranges
         ]
-        # A row of another topic, after which the task must not succeed: brokers that fetch by name hide its topic.
+        # A row of another topic, which brokers that fetch by name can return. After it, the task must not succeed.
         self._of_others = ""
 
     def take(self, batch: pa.RecordBatch) -> Iterator[Range]:
@@ -81,7 +81,7 @@ class Rows:
         raise WrongRows(f"{number}@{offset} was not planned")
 
     def end(self) -> None:
-        """Check whether rows are missing that the log has not lost since."""
+        """Check whether rows are missing, except rows that the log has lost in the meantime."""
         if self._of_others:
             raise WrongRows(self._of_others)
         for r, planned, read in self._ranges:

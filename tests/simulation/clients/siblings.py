@@ -1,4 +1,4 @@
-"""Reads of one group in one application, which notify each other when a read waits in a join."""
+"""Reads of one group in one application: when a read waits in a join, it notifies the other reads."""
 
 from __future__ import annotations
 

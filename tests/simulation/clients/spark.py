@@ -2,7 +2,7 @@
 
 A query's driver is a process of the world. It makes the calls of Spark's MicroBatchExecution in Spark's order, and the
 files of its checkpoint survive it. A sink that is not ours keeps the records of a batch by the batch's number, as Delta
-does, so a replayed batch replaces its previous output. With such a sink, tasks only run if they commit.
+does, so a replayed batch replaces its previous output. With such a sink, tasks run only if they commit offsets.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class Output:
                 yield from self.cluster.fetch(r.topic_partition, r.start, r.end, topic_id, r.epoch)
 
     def durable(self, *, lost: Container[str] = ()) -> dict[tuple[str, int], int]:
-        """Return for each partition the offset before which all records of its log were written to the output.
+        """Return, by partition, the offset before which all records of the partition's log were written to the output.
 
-        Records of open transactions count too, and records of lost transactions of some transactional ids.
+        Records of open transactions count too, as do records of lost transactions with the transactional ids `lost`.
         """
         return self._covered(one for _, one in self._written(visible=False, lost=lost))
 
@@ -145,10 +145,10 @@ class Output:
         return reached
 
     def twice(self, *, of_one_batch: bool) -> list[Range]:
-        """Return the records that were written more than once, without records that were rewound.
+        """Return the records that were written more than once, except records that a rewind lets queries read again.
 
         Args:
-            of_one_batch: Whether records count that the same batch has written again.
+            of_one_batch: Whether to count records that one batch has written more than once.
         """
         found = []
         written: dict[tuple[str, int, int], list[tuple[int, int, str]]] = {}
@@ -164,7 +164,7 @@ class Output:
         return found
 
     def out_of_order(self) -> list[Range]:
-        """Return the ranges of records in Kafka that come after later records of their partition and were not rewound.
+        """Return the ranges of records in Kafka that follow later records of their partition, without a rewind.
 
         Tasks with parts of the same partition write simultaneously.
         """
@@ -202,9 +202,9 @@ class Output:
         return [] if topic is None else topic.partitions
 
     def _records(self, *, visible: bool, lost: Container[str] = ()) -> Iterable[tuple[str, Range]]:
-        """Yield the records in Kafka in the order of their logs: batch and range.
+        """Yield the records in Kafka, each with its batch and range, in the order of their logs.
 
-        Records of a committed transaction that a sink takes for lost are not visible if the sink writes them again.
+        If a sink takes a committed transaction for lost and writes its records again, the first copies are not visible.
         """
         for appended in (appended for partition in self._in_kafka for appended in partition.log.batches):
             if appended.state == COMMITTED or not (
@@ -246,10 +246,10 @@ class Query:
         watch: Observes the batches.
         watch_plan: Observes the plan of a driver, with the time at which its trigger began.
         siblings: Returns its place among the reads of its group in one application; None: there are no other reads.
-        armed: Lets something happen to the next attempts of its tasks; see `Jobs`.
+        armed: Functions that cause faults in the next attempts of its tasks; see `Jobs`.
         errors: The errors with which drivers have ended, with their times.
         ended_at: The times at which drivers have ended or were replaced.
-        longest: The longest time of a trigger, which also commits the previous batch, and of a stop.
+        longest: The longest time of a trigger, which also commits the previous batch, and the longest time of a stop.
         is_later: Whether the next driver has a later version of the package.
         listens: Whether a `StopListener` ends the query when its group is stopped; a supervisor starts it again.
     """
@@ -308,7 +308,7 @@ class Query:
         self._restart_after(pause)
 
     def replace(self, seconds: float) -> None:
-        """Suspend the driver and start another driver, as a cluster manager does if a driver is lost."""
+        """Suspend the driver and start another driver, as a cluster manager does that has lost a driver."""
         for process in (self.process, None if self.jobs is None else self.jobs.driver):
             if process is not None and process.alive and not process.frozen:
                 process.freeze(seconds)
@@ -371,7 +371,7 @@ class Query:
                 if isinstance(error, KafkaGroupError):
                     self.errors.append((self.world.now, error))
                 if isinstance(error, DataLossError):
-                    # The remedy that the error names.
+                    # Apply the remedy that the error names.
                     self.options["failOnDataLoss"] = "false"
                 self._restart_after(3.0)
             self._closes = process
@@ -384,7 +384,7 @@ class Query:
         self._end(process, jobs)
 
     def _rows_are_gone(self) -> bool:
-        """Return whether a topic of the newest batch was created again, so that no replay writes its records."""
+        """Return whether a topic of the newest batch was created again, so that no replay can write the old records."""
         topics = self.output.cluster.topics
         return any(topic_id_of(known) != topics[name].id for name, known in self.checkpoint.newest.topics.items())
 
@@ -410,7 +410,7 @@ class Query:
                 self.world.tell(self.name, f"closing fails: {error}")
 
     def _run(self, planner: MicroBatches, batch: _Batch) -> bool:
-        """Run batches until the query is unwanted or its group is stopped; return whether it still calls the source."""
+        """Run batches until the query is unwanted or its group is stopped; return whether the query goes on idly."""
         log = self.checkpoint
         start = StreamOffset()
         if log.in_flight:
@@ -463,7 +463,7 @@ class Query:
 
 
 class Replaced(Exception):
-    """Another driver has written into the checkpoint; Spark finds this when it writes there itself."""
+    """Another driver has written into the checkpoint; a driver notices this when it writes there itself."""
 
 
 class _Batch:
