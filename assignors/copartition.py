@@ -89,7 +89,7 @@ def check_disjoint(groups: Sequence[Collection[str]]) -> None:
     """Check that no topic is in two sets.
 
     Raises:
-        ValueError: A topic is in two sets; the error names it.
+        ValueError: A topic is in two sets; the error names the topic.
     """
     named = [topic for group in groups for topic in set(group)]
     if len(named) != len(set(named)):

@@ -44,7 +44,7 @@ class PartitionIndex:
             self._topics += [topic] * count
             self._numbers += numbers if count == len(numbers) else numbers[:count]
         self.size = len(self._topics)
-        # The starts and counts of the last call, because members often own partitions of the same topics.
+        # Keep the starts and counts of the last call, because members often own partitions of the same topics.
         self._last: tuple[list[str], list[int], list[int]] = ([], [], [])
 
     def integers(self, partitions: Sequence[TopicPartition]) -> list[int]:
@@ -110,7 +110,7 @@ def alike(group: GroupSubscription, members: Sequence[str]) -> dict[frozenset[st
 
     Args:
         group: The subscriptions by member id.
-        members: The member ids; a member's place is its index in them.
+        members: The member ids; a member's place is its index in this sequence.
     """
     listed: dict[tuple[str, ...], list[int]] = {}
     for place, member in enumerate(members):
@@ -253,7 +253,7 @@ class Pool:
             places: The members of this pool, ascending.
             loads: The load of every member of the group, by place; the caller updates it.
             lowered: The members whose load was lowered, in order. The caller appends to this list, which shows where
-                to repair the heap when a member deep inside becomes the least loaded member.
+                to repair the heap when a member deep inside the heap becomes the least loaded member.
         """
         self.places = places
         self.members = frozenset(places)

@@ -65,7 +65,7 @@ class Assignor(ABC):
     """The rebalance protocols the strategy supports."""
 
     redundant: ClassVar[bool] = False
-    """Whether the strategy may assign a partition to several members. If false, the leader refuses that."""
+    """Whether a partition may be assigned to several members; if false, the leader refuses such an assignment."""
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
         """Return the user data that this member sends to the leader with its subscription, or None for no data."""
@@ -203,7 +203,7 @@ def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Ass
 def hold_back(group: GroupSubscription, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
     """Return the assignments without the partitions in transfer, so that an eager strategy works cooperatively.
 
-    The owners revoke these partitions and join again, and the next rebalance assigns them.
+    The owners revoke the partitions in transfer and join again, and the next rebalance assigns these partitions.
     """
     moving = in_transfer(group, answer)
     adjusted = {}

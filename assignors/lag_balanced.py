@@ -53,7 +53,7 @@ AVERAGED_BATCHES = 30
 """A measure should be the mean of at least this number of micro-batches."""
 
 NOISE = 2 * BATCH_NOISE / math.sqrt(AVERAGED_BATCHES)
-"""The relative error of a member's time, two standard deviations (11 %), which one measure in twenty exceeds."""
+"""The relative error of a member's time, two standard deviations (11 %). One measure in twenty has a larger error."""
 
 TOLERANCE = 0.05
 """How far a member's time may be above the shortest possible time before the member gives up units."""
@@ -175,7 +175,7 @@ class Workload:
     Attributes:
         work: The work of each unit, in records, at least 0.
         speeds: The speed of each member, in records per second, above 0.
-        readers: The members that may have each unit, ascending, at least one.
+        readers: For each unit, the members that may have it, ascending; at least one.
         holders: The member that holds each unit, one of its readers; -1: no member.
         racks: The racks; None if they make no difference.
         max_units: Each member's limit of units, which holds while another member can take more; None: no limit.
@@ -190,7 +190,7 @@ class Workload:
 
     @cached_property
     def bound(self) -> float:
-        """A lower limit of the longest time: no set of subscribers drains its units, or the largest of them, sooner."""
+        """A lower limit of the longest time: no unit drains sooner, and no set of units with the same readers does."""
         units: dict[Sequence[int], list[int]] = {}
         for places, work in zip(self.readers, self.work, strict=True):
             units.setdefault(tuple(places), []).append(work)

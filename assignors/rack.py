@@ -17,7 +17,7 @@ from assignors.sticky_uniform import RackView
 from assignors.wire import decode_sticky_user_data
 
 _MAX_STEPS = 300_000
-"""The limit on examined exchanges, which bounds the time to a fraction of a second."""
+"""The limit on the number of examined exchanges; it bounds their time to a fraction of a second."""
 
 
 class RackAwareAssignor(StickyAssignor):
@@ -47,7 +47,7 @@ def improve_racks(shared: Shared) -> None:
 
 
 def _cost(shared: Shared) -> tuple[int, int, int]:
-    """Return the sum of squared sizes, the number of rack mismatches and the number of revoked claims."""
+    """Return the sum of squared sizes, and the numbers of rack mismatches and of revoked claims."""
     racks = shared.racks
     return (
         sum(len(given) ** 2 for given in shared.given),

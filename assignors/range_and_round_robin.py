@@ -80,7 +80,7 @@ class TopicShare:
         return max(0, self._each + (self._extra > 0) - len(self.given[member]))
 
     def assign_numbers(self, member: str, numbers: Sequence[int]) -> None:
-        """Assign partitions to a member that has room for them."""
+        """Assign these partitions to a member with enough room."""
         self.given[member] += numbers
         if len(self.given[member]) > self._each:
             self._extra -= 1
@@ -179,7 +179,7 @@ def share_out(
 
 
 class RoundRobinAssignor(Assignor):
-    """Go through all partitions, sorted by topic and number, and give each to the next member that subscribes to it.
+    """Give each partition, in the order of topics and numbers, to the next member that subscribes to the topic.
 
     The result is balanced if all members subscribe to the same topics, else it may be very uneven. Racks are ignored.
     """

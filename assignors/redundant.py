@@ -43,7 +43,7 @@ class RedundantAssignor(Assignor):
         self._last: bytes | None = None
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return the last assignment, encoded, whose own user data are the primaries as `sticky` user data (V1)."""
+        """Return the last assignment, encoded; the primaries are nested in it as `sticky` user data (V1)."""
         return self._last
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
@@ -263,8 +263,8 @@ class _Copies:
         """Return the primary of each partition.
 
         The previous primary stays if it still holds the partition; else a standby that kept the partition takes over,
-        or any holder. Then primaries hand partitions over to other holders, without moving copies, until no primary
-        leads at least two partitions more than such a holder.
+        or any holder. Then other holders become primaries, without moving copies, until each primary leads at most
+        one partition more than every other holder of its partitions.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []

@@ -182,7 +182,7 @@ class _Group:
         """Move single partitions to members with at least two partitions fewer, in order, until no such move is left.
 
         A partition goes to its previous owner of an older generation, if that member has at least two partitions fewer
-        than the owner, else to the least loaded subscriber.
+        than the current owner, else to the least loaded subscriber.
 
         Terminates with a balanced result: every move makes the sum of squared sizes smaller, except when a partition
         returns to the member from which it came, which happens only once for each partition.
@@ -265,7 +265,7 @@ class _Movements:
         return code ^ code >> 16
 
     def record(self, topic: int, partition: int, source: int, target: int) -> None:
-        """Record a move. Several moves of a partition count as one, and a partition that returns has no move."""
+        """Record a move. Several moves of a partition become one move; if the partition returns, they become none."""
         before = self._moves.pop(partition, None)
         if before is not None:
             pair = (topic, before[0], before[1])

@@ -22,7 +22,7 @@ class RackView:
     partitions: Sequence[frozenset[str]]
 
     def mismatch(self, place: int, partition: int) -> bool:
-        """Return whether the member has a rack, and the partition has no replica on it."""
+        """Return whether the member has a rack, but the partition has no replica on this rack."""
         rack = self.members[place]
         return rack is not None and rack not in self.partitions[partition]
 

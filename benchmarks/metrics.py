@@ -5,7 +5,7 @@
 `trigger`: a stream in a group, local[2], 1,000 records a micro-batch, with and without `metrics.start`, in turns; the
 median `triggerExecution` of each run. `reader`: the figures that the driver's process adds to the end offset of a
 micro-batch, which every query pays. `listener`: a progress turned into figures for each exporter, on a thread beside
-the trigger. `reader` and `listener` are in milliseconds of a core a micro-batch, and in percent of the median trigger.
+the trigger. `reader` and `listener` are in core milliseconds per micro-batch, and in percent of the median trigger.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ OLDER = {
 }
 
 
-# The fields as the Avro decoder makes them.
+# The fields with the types that the Avro decoder returns.
 COLUMN = pa.struct(
     [
         ("id", pa.int64()),

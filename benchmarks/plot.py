@@ -98,7 +98,7 @@ def draw(saved: Saved) -> Figure:
 
 
 def draw_summary(saved: Saved) -> Figure:
-    """Draw the figures of README and home: the JVM connector's time of each job, and kafkagroup's part of it."""
+    """Draw the figures of README and home: the JVM connector's time of each job, and kafkagroup's part of this time."""
     jobs: list[dict[str, str]] = saved["summary"]
     figure, axes = pyplot.subplots(figsize=(8, 0.62 * len(jobs) + 1.1))
     names = (("jvm", "JVM connector", "jvm"), ("kafkagroup", "kafkagroup", "native"))

@@ -71,7 +71,7 @@ PROTOBUF_FIELDS = {
     **{"id": "int64", "amount": "double", "quantity": "int32", "placed_at": "google.protobuf.Timestamp"},
     **{"paid": "bool", "weight": "float"},
 }
-# The columns as Spark shows them.
+# The columns in Spark's notation.
 COLUMNS = (
     "id bigint, customer string, amount double, currency string, quantity int, placed_at timestamp, paid boolean, "
     "note string, country string, weight float"

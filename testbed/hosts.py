@@ -31,7 +31,7 @@ from pathlib import Path
 
 _TUN = Path("/dev/net/tun")
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
-# Packets as large as the kernel sends them, because each packet costs this process a read and a write.
+# The largest packets that the kernel sends, because each packet costs this process a read and a write.
 _MTU = 16_000
 _TCP, _SYN, _ACK = 6, 0x02, 0x10
 # A range for tests of networks (RFC 2544). A process's id chooses its part of the range: 253 hosts and this machine.
@@ -154,7 +154,7 @@ class Hosts:
     def _start(self, name: str, address: str) -> None:
         script = 'mount --bind "$1" /etc/hosts && hostname "$2" && echo && exec cat'
         command = ["unshare", "--net", "--mount", "--uts", "sh", "-c", script, "sh", str(self._file), name]
-        # The shell ends with its input, which ends with this process.
+        # The shell ends when its input ends, so at the latest with this process.
         holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self._resources.enter_context(holder)
         assert holder.stdout is not None

@@ -160,11 +160,11 @@ class SparkCluster:
         return [pid for server, _ in self._workers.values() for pid in session_of(server.pid)]
 
     def executors(self, worker: int | None = None) -> list[int]:
-        """Return the process ids of the executors' JVMs, of all workers or of one worker."""
+        """Return the process ids of the executors' JVMs on all workers, or on one worker."""
         return self._pids(b"CoarseGrainedExecutorBackend", worker)
 
     def python_workers(self, worker: int | None = None) -> list[int]:
-        """Return the process ids of the executors' Python daemons and workers, of all Spark workers or one."""
+        """Return the process ids of the executors' Python daemons and workers, on all Spark workers or on one."""
         return self._pids(b"pyspark.daemon", worker)
 
     def shuffle_files(self) -> list[Path]:
@@ -217,7 +217,7 @@ class SparkCluster:
 
 
 def _host_of(worker: int) -> str:
-    """Return a worker's address: its own if the system has more than one loopback address, as Linux has.
+    """Return a worker's address: an address of its own if the system has several loopback addresses, as Linux has.
 
     Spark runs a speculative attempt of a task only on another host.
     """

@@ -1,6 +1,6 @@
 """PyFlink: an aggregation in SQL over the Kafka table source, as a bounded job.
 
-Flink has no length of bytes in SQL, so values, which are ASCII here, are read as strings.
+Flink's SQL has no function for the length of bytes, so values, which are ASCII here, are read as strings.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write, at 10 ms, instead of reading")
     given = begin(parser, HEAD.replace("JVM's time", "tuned JVM's time"))
     rounds = given.rounds or (1 if given.quick else 3)
-    # The first contestant is the peer of the others.
+    # The first contestant is the peer to which the others are compared.
     names = [sources.TUNED, sources.NATIVE, *([sources.FLOOR] if given.floor else [])]
     with _far_broker(tls=given.tls) as (kafka, proxy):
         spark = sources.session(_CORES)

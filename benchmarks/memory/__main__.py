@@ -59,7 +59,7 @@ class Peaks:
 
 def _field(text: str, name: str) -> int:
     line = next((line for line in text.splitlines() if line.startswith(name + ":")), None)
-    # A process has no sizes between its end and the wait for it.
+    # A process that has ended has no sizes, even before its parent has waited for its end.
     return 0 if line is None else int(line.split()[1]) * 1024
 
 
@@ -80,7 +80,7 @@ def fill(servers: str, total_bytes: int, value_bytes: int, codec: str, partition
 def measure(orders: Sequence[Order]) -> tuple[list[Seen], Peaks, float]:
     """Run a worker for each order at the same time; return the workers' own sizes, the peaks, and the seconds."""
     context = multiprocessing.get_context("forkserver")
-    # Like Spark's workers, these must share the pages of the process that forks them.
+    # Like Spark's workers, these workers must share the pages of the process from which they are forked.
     context.set_forkserver_preload(["pyspark.daemon", "pyspark.worker"])
     ready = context.Barrier(len(orders) + 1)
     workers: list[ForkServerProcess] = []

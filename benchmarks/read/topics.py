@@ -68,7 +68,7 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
         full = {"compression.type": load.codec, "batch.size": 16_384, "message.max.bytes": 2_000_000}
         produce(servers, load.topic, written, {**full, "linger.ms": 20})
         return
-    # librdkafka leaves a batch uncompressed that would not become smaller; Java's producer and the broker compress it.
+    # A batch that would not become smaller stays uncompressed with librdkafka, but not with Java's producer or brokers.
     config["compression.type"] = load.codec.replace("none", "uncompressed")
     kafka.create_topic(load.topic, PARTITIONS, config=config)
     in_each, rest = divmod(load.records, PARTITIONS * load.batch_records)

@@ -88,7 +88,7 @@ class Query:
 
 
 def set_speed(file: Path, per_second: int) -> None:
-    """Set the records a second of the query's tasks; no task reads a half-written file."""
+    """Set how many records a second the query's tasks allow; no task reads a half-written file."""
     new = file.with_suffix(".new")
     new.write_text(str(per_second))
     new.replace(file)

@@ -90,7 +90,7 @@ def redrive(
         topic: The topic of the dead letters.
         to: The topic to write to; None: each letter goes to the topic of its record, where all groups read it again.
         since: Where the first run begins: a time (ISO 8601, or ms since 1970), or -1h for one hour ago.
-        max_bytes: The approximate memory of the records.
+        max_bytes: The approximate memory that records take.
 
     Raises:
         OptionError: A setting or an argument is wrong, or `to` is the topic of the dead letters.

@@ -107,7 +107,7 @@ async def _of_either_protocol(client: KafkaClient, group: str, deadline: Deadlin
 
 
 async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> None:
-    """Delete a group with its committed offsets; it must have no members.
+    """Delete a group with its committed offsets; the group must have no members.
 
     Raises:
         UnknownGroupError: The group does not exist.
@@ -276,7 +276,7 @@ def _weighted(data: bytes) -> UserData:
 
 
 def _redundant(data: bytes) -> UserData:
-    """Decode an assignment of all copies, whose own user data name the primaries (see `assignors.redundant`)."""
+    """Decode an assignment of all copies; the primaries are nested in it (see `assignors.redundant`)."""
     said = decode_assignment(data)
     return _user_data(data, StickyUserData(said.partitions, decode_sticky_user_data(said.user_data).generation))
 

@@ -66,7 +66,7 @@ class Groups:
         """Return the groups that this user may describe, of every type, sorted by group id.
 
         Args:
-            lag: Also return the number of members and the lag of consumer groups, which takes more requests.
+            lag: Whether to return the number of members and the lag of consumer groups too; this takes more requests.
             types: Only groups of these types: classic, consumer, share, streams.
             states: Only groups in these states, such as Stable, in upper or lower case.
             pattern: Only groups whose id contains a match of this regular expression.
@@ -351,7 +351,7 @@ class Groups:
     # ---- delete
 
     def delete(self, group: str) -> None:
-        """Delete a group with its committed offsets; it must have no members.
+        """Delete a group with its committed offsets; the group must have no members.
 
         Raises:
             UnknownGroupError: The group does not exist.
@@ -415,7 +415,7 @@ class Groups:
         return tuple(map(with_lag, groups))
 
     def _with_rates(self, client: KafkaClient, group: str, seconds: float) -> Group:
-        """Sample a group twice, and return it with the commit rate of each member."""
+        """Sample a group twice, and return the group with the commit rate of each member."""
         looks: list[tuple[float, Group, Mapping[TopicPartition, int]]] = []
         for pause in (0.0, seconds):
             time.sleep(pause)

@@ -104,7 +104,7 @@ class Halted:
 
 
 def halt_of_group(settings: Settings, group: str) -> Halt | None:
-    """Return the halt of a group; None: it was resumed or never halted, or the user may not see its halt."""
+    """Return the halt of a group; None: the group was resumed or never halted, or the user may not see its halt."""
     with closing(KafkaClient(settings)) as client:
         try:
             return client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
@@ -131,7 +131,7 @@ def pause(
             `GROUP-kafkagroup-halt` and on the group's topics.
         group: The group id.
         at: The boundary of each partition. Partitions that a mapping does not name end at their current offset.
-        others_go_on: Whether the group may have members of other clients, which read on.
+        others_go_on: Whether the group may have members of other clients; such members read on.
         dry_run: Only check, and return the boundaries.
 
     Raises:

@@ -85,7 +85,7 @@ class OffsetsDocument:
             group: The group whose offsets to take; None: the only group of the text.
 
         Raises:
-            InvalidConfigurationError: The text has another form, lacks the group, or has several groups, none given.
+            InvalidConfigurationError: The text has another form, no offset of `group`, or, for None, several groups.
         """
         found: dict[str, dict[TopicPartition, CommitOffset]] = {}
         for number, line in enumerate(csv.reader(text.splitlines()), 1):

@@ -306,7 +306,7 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
 
 
 async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
-    """Commit in the generation of the rewind, in one request, which the coordinator accepts or refuses as a whole."""
+    """Commit in the rewind's generation, in one request that the coordinator accepts or refuses as a whole."""
     status, group = member.status, member.settings.group
     credentials = SlotCredentials(group, status.generation, status.member_id, None)
     try:
@@ -349,7 +349,7 @@ def _refused(described: Group, why: str) -> InvalidConfigurationError:
 
     Args:
         described: The group.
-        why: The meaning of the coordinator's refusal, which is used if the group's description shows no reason.
+        why: The meaning of the coordinator's refusal, for the case that the group's description shows no reason.
     """
     text = cannot_be_rewound(described) or _explained(described, why, described.members)
     return InvalidConfigurationError(text, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

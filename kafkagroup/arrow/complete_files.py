@@ -21,7 +21,7 @@ def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
 
     Args:
         path: The file to write.
-        overwrite: Whether the file may replace an existing one.
+        overwrite: Whether the new file may replace an existing file.
 
     Raises:
         InvalidConfigurationError: The file exists, cannot be written, or is being written by another process.

@@ -189,7 +189,7 @@ class GroupStream(Stream):
         return f"<{subscription_of(self._options)} as a member of group {self._options.group_id}>"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of records as they come, and join the group for the first one.
+        """Yield batches of records as they come. The member joins the group before the first batch.
 
         Raises:
             FencedError: Another process has joined with the same `group.instance.id`.
@@ -237,7 +237,7 @@ class GroupStream(Stream):
         """Commit the returned batches and the block's records together, or commit nothing (exactly once).
 
         After an error no record of the block is visible and no offset has moved. Either repeat the block with the same
-        batches, or iterate on and get the batches again. The transactional id follows from the group and the
+        batches, or continue to iterate and get them again. The transactional id follows from the group and the
         member's first partition, so the next owner fences an open transaction of this member. The block may take
         `transaction.timeout.ms` (default one minute); if this process dies in the block, the next owners of its
         partitions wait for that time. The producer has the settings of the stream and needs the native engine. Set
@@ -245,7 +245,7 @@ class GroupStream(Stream):
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
-                returned, or you iterated on after an error. Iterate on: a repeated block has the same error.
+                returned, or you continued to iterate after an error. Continue to iterate: a repeated block fails again.
             UnknownOutcomeError: The coordinator has not reported whether the transaction is committed. The group's
                 offsets show it. Repeating a committed block raises `FencedError`.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.

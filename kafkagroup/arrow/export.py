@@ -247,7 +247,7 @@ class Export:
     def _write(
         self, folder: Path, begun: Begun, options: ReadOptions, pinned: PinnedRanges, positions: Mapping[int, int]
     ) -> Exported:
-        """Write the ranges, one partition after the other."""
+        """Write the ranges, partition by partition."""
         exported, left = Exported(), pinned.size
         columns = columns_named(begun.columns)
         names = [column.name for column in columns]

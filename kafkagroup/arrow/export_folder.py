@@ -85,7 +85,7 @@ class Begun:
 
 
 class Parts:
-    """Writes the parts of one partition, each of which begins at the end of the previous one.
+    """Writes the parts of one partition; each part begins at the end of the previous part.
 
     Args:
         folder: The folder of the parts.

@@ -40,7 +40,7 @@ _COMMIT_SECONDS = 60.0
 _VISIBLE_SECONDS = 10.0
 _PAUSES = RetryPolicy(0.002, 0.1)
 _TRANSACTIONAL_ID = "transactional.id"
-# The types for columns of nulls only, which polars and pandas make of a table of tombstones.
+# The types for columns that contain only nulls, as polars and pandas make from a table of tombstones.
 _OF_NULLS = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -69,7 +69,7 @@ def write(
     *,
     engine: str = "auto",
 ) -> int:
-    """Write records, and return their number when the brokers have acknowledged all of them.
+    """Write records, wait until the brokers have acknowledged all of them, and return their number.
 
     The producer is idempotent: no record is written twice, unless you repeat a call that failed. With the setting
     `transactional.id` all records become visible together at the end, or no record does.

@@ -18,7 +18,7 @@ from kafkagroup.cli.topics import export, peek, redrive, topics
 from kafkagroup.cli.transactions import transactions
 from kafkagroup.cli.watch import healthcheck, plot, watch
 
-# Without rich's markup the help is plain text: it appears immediately, and reads the same in a pipe.
+# Without rich's markup the help is plain text, which appears immediately, and is the same in a pipe.
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -90,7 +90,7 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
 # Flags of kafka-consumer-groups.sh that choose an action, and kafkagroup's command for each action.
 _ACTIONS = {"--list": "groups", "--describe": "group", "--reset-offsets": "rewind", "--delete": "delete"}
 _NOUNS = ("topic", "topics", "group", "groups", "broker", "brokers")
-# kcat's modes, which its first word chooses, and kafkagroup's command for each mode.
+# kcat's modes, each the first word of its command line, and kafkagroup's command for each mode.
 _MODES = {"-C": "peek", "-P": "produce", "-L": "topics"}
 _POSITIONS = {f"--to-{word}": ("--to", word) for word in ("earliest", "latest", "current")}
 _BEGINNING = ("beginning", "start", "oldest")

@@ -67,7 +67,7 @@ def exit_on_error(words: Mapping[str, str] = MappingProxyType({})) -> Iterator[N
     """Print a `KafkaGroupError` in one line, without a traceback, and exit with code 1.
 
     Args:
-        words: The command's name for each of the connector's options, which the message names instead.
+        words: The command's names for the connector's options; they replace the options' names in the message.
     """
     try:
         yield

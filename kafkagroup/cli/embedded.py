@@ -79,7 +79,7 @@ def _instructions(servers: str, file: Path | None, registry: str | None) -> str:
 
     Args:
         servers: The addresses of the brokers.
-        file: The file with the login's settings, which only this user can read; None: no login.
+        file: The file with the login's settings, readable only for this user; None: no login.
         registry: The URL of the schema registry.
     """
     config = "" if file is None else f" --command-config {file}"

@@ -1,4 +1,4 @@
-"""Collect a command's client settings from context or file, environment and command line; warn about secrets.
+"""Collect a command's client settings from a context or file, the environment and the command line.
 
 A later source wins. Passwords belong in a file or the environment, because other users see command lines.
 """
@@ -32,7 +32,7 @@ DEFAULT = "default"
 """The context of commands that name no cluster."""
 
 COMMAND_CONFIG = "command.config"
-"""The setting of a context that names a file of settings, in the format of `--command-config`."""
+"""A context's setting that names a file with further settings, in the format of `--command-config`."""
 
 _OPTION = "--context"
 _PROVIDERS = "config.providers"

@@ -207,7 +207,7 @@ def _unmatched_certificate(endpoint: Endpoint, settings: Settings, seconds: floa
 def _certificate(sock: ssl.SSLSocket) -> Certificate | None:
     found = sock.getpeercert()
     if not found:
-        # Python parses a certificate only if it verifies it.
+        # Python parses only certificates that it verifies.
         return None
     names = found.get("subjectAltName", ())
     assert isinstance(names, tuple)

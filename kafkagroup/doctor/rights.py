@@ -39,7 +39,7 @@ _DENIED = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-# The last version that describes an unknown group as Dead instead of with an error.
+# The last version of DescribeGroups that describes an unknown group as Dead and returns no error.
 _DESCRIBE_GROUPS_VERSION = 5
 _END_VERSION = 3
 _NO_PRODUCER_ID = 2**63 - 1
@@ -49,11 +49,11 @@ QUESTION_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The rights of a user to one resource, as a broker describes them.
+    """A user's rights to one resource, according to a broker.
 
     Attributes:
         resource: The resource, for example `topic orders`.
-        operations: Those of the requested operations that are allowed; None: the broker does not return them.
+        operations: Those requested operations that are allowed; None: the broker returns no operations.
         problem: Why the operations are unknown, or another fault of the resource; empty: no fault.
     """
 
@@ -88,7 +88,7 @@ def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose:
 
 
 def named(bits: int) -> frozenset[str] | None:
-    """Return the names of the operations in a response; None if the broker does not return them.
+    """Return the names of the operations in a response; None if the broker returns no operations.
 
     Args:
         bits: A bit for each code of `AclOperation`.
@@ -183,7 +183,7 @@ def _allows(client: KafkaClient, name: str, code: int, expected: int) -> bool:
 
 def _refused(resource: str, error: KafkaGroupError) -> Allowed:
     if error.code in _DENIED:
-        # FindCoordinator needs DESCRIBE, which READ and WRITE imply, so the user has none of the three.
+        # FindCoordinator needs DESCRIBE. READ and WRITE imply DESCRIBE, so the user has none of these rights.
         return Allowed(resource, frozenset())
     if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return Allowed(resource, frozenset(_CODES), str(error).rstrip("."))

@@ -215,7 +215,7 @@ class EmbeddedKafka:
         return self._node(node_id).files.data
 
     def kill(self, node_id: int = 1) -> None:
-        """Kill the node with SIGKILL; it cannot notify clients or other nodes."""
+        """Kill the node with SIGKILL, so that the node cannot notify clients or other nodes."""
         self._node(node_id).kill()
 
     def pause(self, node_id: int = 1) -> None:
@@ -300,7 +300,7 @@ class EmbeddedKafka:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until no running node knows it.
+        """Delete a topic and wait until no running node knows this topic.
 
         A topic of the same name can then be created, and clients do not confuse the two.
 
@@ -412,7 +412,7 @@ class EmbeddedKafka:
                 self._set_users(deadline)
                 return
             except BrokerError as error:
-                # Another process has taken a port after it was chosen and before the broker bound it: choose again.
+                # Between the choice of a port and the broker's bind, another process has taken the port: choose again.
                 if attempt == _START_ATTEMPTS or "Address already in use" not in str(error):
                     raise
                 for node in self._nodes.values():

@@ -82,7 +82,7 @@ def _kafka(version: str) -> tuple[_Dependency, ...]:
         _Dependency("org.apache.kafka", "kafka_2.13", version, True),
         # The command-line tools. The common tools do not need the dependencies (Connect, a web server).
         _Dependency("org.apache.kafka", "kafka-tools", version, False),
-        # Without a backend of slf4j, which Kafka does not depend on, the broker writes no log.
+        # The broker writes its log through slf4j, whose backends are not among Kafka's dependencies.
         _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
     )
 
@@ -265,7 +265,7 @@ def _archive(dependency: _Dependency) -> str:
 
 
 def _ivy_jar() -> Path:
-    # Located without an import, which takes most of a second.
+    # pyspark is located without an import, because the import takes most of a second.
     spec = importlib.util.find_spec("pyspark")
     places = [Path(p) / "jars" for p in (spec.submodule_search_locations or ())] if spec else []
     if spark_home := os.environ.get("SPARK_HOME"):
@@ -280,7 +280,7 @@ def _ivy_jar() -> Path:
 
 
 def _failure(names: str, lines: Sequence[str]) -> str:
-    # Network errors, which are the cause, come first: Ivy prints them after one line for each missing file.
+    # Network errors are the cause and so come first, although Ivy prints them after a line for each missing file.
     network = re.compile(r"Host .* not found|UnknownHost|Server access|timed out|refused|status code|SSL")
     other = re.compile(r"not found|FAILED|Exception|rror")
     said = [line.strip() for kind in (network, other) for line in lines if kind.search(line)]

@@ -117,7 +117,7 @@ class Node:
     def log_tail(self, lines: int = 30) -> str:
         """Return the last lines of this start's log, preceded by its first ten error lines."""
         log = self.log_of_this_start().splitlines()
-        # A broker that fails logs hundreds of lines about its shutdown after the errors that caused it.
+        # After the errors that caused a failure, the broker logs hundreds of lines about its shutdown.
         errors = [line for line in log[:-lines] if re.search(r"\b(ERROR|FATAL)\b|^Caused by|Exception: ", line)]
         return "\n".join([*errors[:10], *(["..."] if errors else []), *log[-lines:]])
 
@@ -246,7 +246,7 @@ def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     """Return the files of StorageTool that are the same on every node of every cluster.
 
     Only the ids differ from node to node. The file is `bootstrap.checkpoint` or, from Kafka 4.4 on, a snapshot of the
-    metadata's log. The tool runs once for a version and settings, because a run takes a third of a broker's start.
+    metadata's log. The tool runs once for each version and settings, because a run takes a third of a broker's start.
 
     Args:
         version: The version of Kafka whose tool formats the folder.

@@ -23,7 +23,7 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 
 
 class SchemaRegistry:
-    """A registry in a process of its own, which keeps its schemas in memory and loses them when it stops.
+    """A registry in a process of its own. The schemas are kept in memory, and are lost when the registry stops.
 
     Usable as a context manager. The registry is stopped when the process that started it ends, also by SIGKILL.
 

@@ -48,8 +48,8 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os.write(wake_write, b"A"))
     threading.Thread(target=wait_for_end, daemon=True).start()
     while True:
-        # The timeout lets this loop check the parent. After the parent has ended, a fork of it may keep standard input
-        # open, so that no end of file comes.
+        # The timeout lets this loop check the parent. After the parent has ended, a fork of the parent may keep
+        # standard input open, so that no end of file comes.
         readable, _, _ = select.select([0, wake_read], [], [], 2.0)
         event = os.read(wake_read, 1) if wake_read in readable else b""
         if event == b"E":

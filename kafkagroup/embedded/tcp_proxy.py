@@ -56,13 +56,13 @@ class TcpProxy:
 
     Args:
         port: The port to listen on; None: a free port.
-        frames: Split the bytes into Kafka frames and call the hooks; false for TLS.
+        frames: Whether to split the bytes into Kafka frames and call the hooks; false for TLS.
 
     Attributes:
         on_request: Hook for frames to the broker.
         on_response: Hook for frames to the client.
         delay: Seconds to wait before a frame is forwarded.
-        refuse: Close each new connection immediately.
+        refuse: Whether to close each new connection immediately.
     """
 
     def __init__(self, port: int | None = None, *, frames: bool = True) -> None:
@@ -202,7 +202,7 @@ class TcpProxy:
 
 
 class _Connection:
-    """The sockets to client and broker, and the API of each request, which a response does not contain."""
+    """The sockets to client and broker, and the API of each request, because responses do not contain the API."""
 
     def __init__(self, number: int, client: socket.socket, broker: socket.socket) -> None:
         self.number = number

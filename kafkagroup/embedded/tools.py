@@ -31,7 +31,7 @@ def archive_options(java: Path, class_path: str) -> tuple[str, ...]:
     path = archive_path(java, class_path)
     if not path.is_file() or path.stat().st_size == 0:
         return ()
-    # A JVM that cannot use the archive runs without it. Its warning would appear in the output of Kafka's tools.
+    # A JVM that cannot use the archive runs without it. The JVM's warning would appear in the output of Kafka's tools.
     return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:cds*=off")
 
 

@@ -63,7 +63,7 @@ class Exporter(Protocol):
 
 
 class Exports:
-    """Gives updates to all exporters, one after another. An exporter that fails does not affect the others."""
+    """Gives updates to all exporters, one after another. A failed exporter does not affect the other exporters."""
 
     def __init__(self, exporters: Sequence[Exporter]) -> None:
         self._exporters: tuple[Exporter, ...] = tuple(exporters)

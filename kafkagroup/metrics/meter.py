@@ -185,7 +185,7 @@ class MetricsListener(StreamingQueryListener):
     """Exports the figures of every streaming query of a session.
 
     Attributes:
-        on_new_query: Called at a query's first progress, which has its partitions; None: ends are not looked up.
+        on_new_query: Called at a query's first progress, which has the partitions; None: ends are not looked up.
     """
 
     def __init__(self, exports: Exports) -> None:

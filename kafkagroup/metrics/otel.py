@@ -87,7 +87,7 @@ class OtlpExporter(OpenTelemetryExporter):
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=url), export_interval_millis=seconds * 1000)
         self._provider = SdkMeterProvider(
             metric_readers=[reader],
-            # A variable of the environment takes precedence over this.
+            # A variable of the environment takes precedence over this value.
             resource=Resource.create({"service.name": "kafkagroup"}),
             views=[
                 View(

@@ -88,7 +88,7 @@ class Watcher:
         partitions = self._listener.partitions(cluster)
         if partitions:
             asked = end_offsets(self._client, partitions, Deadline(self._seconds), read_committed=self._read_committed)
-            # If this lookup fails, the old figure keeps its time, which an alert watches.
+            # If this lookup fails, the old figure keeps its time, and an alert watches the time of figures.
             self._listener.look(cluster, self._client.run(asked), at)
 
     def _check_transactions(self) -> None:
@@ -150,7 +150,7 @@ class Metrics:
         if self._closed:
             return
         self._closed = True
-        # A session that has stopped has no listeners, and raises an error of py4j or of gRPC.
+        # A stopped session has no listeners, and raises an error of py4j or of gRPC.
         with suppress(Exception):
             self._spark.streams.removeListener(self._listener)
         if self._watcher is not None:

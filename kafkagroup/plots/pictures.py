@@ -100,7 +100,7 @@ def overview(samples: Sequence[Sample], *, query: str | None = None, source: int
 
 
 def _picture(heights: Sequence[float]) -> tuple[Picture, Sequence[Axes]]:
-    """Return a figure with axes of these heights, in inches, one below the other over the same time."""
+    """Return a figure with axes of these heights (in inches), one below the other, which share the time axis."""
     figure = Picture(figsize=(_WIDTH, sum(heights) + _MARGIN * len(heights)), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=list(heights))

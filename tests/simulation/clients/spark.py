@@ -410,7 +410,7 @@ class Query:
                 self.world.tell(self.name, f"closing fails: {error}")
 
     def _run(self, planner: MicroBatches, batch: _Batch) -> bool:
-        """Run batches until the query is unwanted or its group is stopped; return whether the query goes on idly."""
+        """Run batches until the query is unwanted or its group is stopped; return whether the query stays alive."""
         log = self.checkpoint
         start = StreamOffset()
         if log.in_flight:
