@@ -36,7 +36,7 @@ def for_kafka_python(
 ) -> KafkaPythonAssignor:
     """Create a strategy for `partition_assignment_strategy`.
 
-    Create a strategy for each consumer, because it keeps the consumer's assignment.
+    Create a strategy for each consumer, because a strategy keeps its consumer's assignment.
 
     Args:
         assignor: A name or "module:Class" as for `assignors.load`, or an assignor.

@@ -204,7 +204,7 @@ class _Copies:
             for place in holders:
                 if (partition, place) not in self._kept:
                     new.setdefault(place, set()).add(partition)
-        # No chain from these members ends at a member with few enough copies.
+        # The members from which no chain ends at a member with few enough copies.
         without: set[int] = set()
         for source in sorted(new, key=lambda place: -self._sizes[place]):
             if self._sizes[source] < lowest + 2:

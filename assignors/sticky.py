@@ -145,7 +145,7 @@ class CooperativeStickyAssignor(Assignor):
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
         """Return the generation of this member's last assignment, encoded.
 
-        Subscriptions before version 2 have no field for the generation, so their leaders read it from the user data.
+        Subscriptions before version 2 have no field for the generation, so leaders read the generation from user data.
         """
         return encode_cooperative_user_data(self._generation)
 

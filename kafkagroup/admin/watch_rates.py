@@ -30,7 +30,7 @@ class GroupSample:
         owners: The member that owns each partition.
         committed: The committed offsets.
         ends: The ends of the logs.
-        behind: The lag; of a partition without a committed offset, the number of offsets in its log.
+        behind: The lag, or, for a partition without a committed offset, the number of offsets in the log.
     """
 
     at: float

@@ -15,7 +15,7 @@ from kafka_source.errors import InvalidConfigurationError
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a file beside `path`. When the block ends, the file is renamed to `path`; after an error, it is removed.
+    """Yield a file beside `path`. When the block ends, rename the file to `path`, or, after an error, remove the file.
 
     After a kill the file `.NAME.partial` remains, until the next writer of this path overwrites it.
 

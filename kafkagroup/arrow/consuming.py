@@ -96,7 +96,7 @@ def consume(
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
         start: Where a partition without a committed offset starts: `earliest`, `latest`, a time, `-1h` ago, or offsets.
         columns: As in `read`.
-        function: As in `read`. The function is called for each batch of records, and its rows become one batch. So
+        function: As in `read`. The function gets each batch of records alone, and its rows become one batch. So
             `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
         max_bytes: The approximate memory of the stream.
@@ -146,7 +146,7 @@ class GroupStream(Stream):
     Args:
         options: The options of the read.
         columns: The columns of the batches.
-        trigger: Plans the member's batches, and has the membership.
+        trigger: Plans the member's batches, and holds its membership in the group.
         max_wait: See `consume`.
         bar: See `read`.
         settings: The caller's settings, for the producer of `transaction`.

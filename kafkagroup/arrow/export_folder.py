@@ -133,7 +133,7 @@ class Parts:
             self._writer.give_up()
         if self._file is not None:
             self._file.close()
-        # Ctrl-C may have come right after `open` had created the file, before it was assigned.
+        # Ctrl-C may have come right after `open` had created the file, before its assignment to an attribute.
         (self._folder / _PARTIAL).unlink(missing_ok=True)
 
 

@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command `kafkagroup`. If a library is missing, name the extra that installs it and exit with 1."""
     try:
         for library in ("typer", "rich"):
-            # Help and JSON need no rich, and `--help` must not take the time to import it.
+            # Help and JSON need no rich, and `--help` must not take the time to import rich.
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
         _run()

@@ -234,7 +234,7 @@ class Connection:
         """Return the settings of the Kafka clients.
 
         Raises:
-            OptionError: No Kafka client knows a setting, or it has an invalid value.
+            OptionError: A setting is unknown to all Kafka clients, or has an invalid value.
             typer.BadParameter: The bootstrap servers are given nowhere, a file cannot be read, there is no such
                 context, or a value of `--config` is not `name=value`.
         """

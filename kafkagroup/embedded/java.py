@@ -41,7 +41,7 @@ _HOW_TO_POINT = "point JAVA_HOME to its folder (the one that holds bin/java)"
 
 
 def find_java() -> Path:
-    """Return the `java` of JAVA_HOME, else the first one on the PATH.
+    """Return the `java` of JAVA_HOME, else the first `java` on the PATH.
 
     Raises:
         JavaError: No `java` was found, it does not run, or it is older than `MINIMUM_JAVA`.

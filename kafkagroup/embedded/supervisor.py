@@ -1,4 +1,4 @@
-"""The parent process of a node's JVM: signals the JVM, and stops it when the process that started both ends.
+"""The parent process of a node's JVM: signals the JVM, and stops it when the program that uses the broker has ended.
 
 A script that needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on its
 standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). The same byte on its

@@ -1,4 +1,4 @@
-"""Turn Spark's events about the progress of queries into points of metrics and samples, by a listener."""
+"""A listener that turns Spark's events about the progress of queries into samples and points of metrics."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class Sampler:
         self._looks: dict[tuple[int, TopicPartition], _Look] = {}
 
     def samples(self, progress: StreamingQueryProgress) -> tuple[Sample, ...]:
-        """Return a sample for each Kafka source of the query, in their order."""
+        """Return a sample for each Kafka source of the query, in the order of the sources."""
         sources = sources_of(progress)
         self._forget_others(sources)
         self._last = {source.number: (source.end.cluster, self._sample(progress, source)) for source in sources}

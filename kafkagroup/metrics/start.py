@@ -35,7 +35,7 @@ _LOOK_SECONDS = 30.0
 
 
 class Watcher:
-    """Looks up the ends of partitions and open transactions on a thread of its own, until it is closed.
+    """Looks up the ends of partitions and open transactions, on a thread of its own, until `close`.
 
     Args:
         settings: The settings of the Kafka clients.
@@ -127,7 +127,7 @@ __all__ = ["Metrics", "prometheus_endpoint", "start"]
 
 
 class Metrics:
-    """Running metrics. Usable as a context manager; else they run until the program ends.
+    """Running metrics. Usable as a context manager; without it, metrics run until the program ends.
 
     Attributes:
         prometheus_address: The `host:port` at which Prometheus is served; None: not served.
