@@ -185,8 +185,8 @@ def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> s
 def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Assignment]) -> None:
     """Refuse a cooperative assignment that moves a partition in one step. An eager assignment needs no check.
 
-    As in Java, `cooperative-sticky` is exempt. It ignores a claim of an older generation, because the claiming member
-    no longer owns the partition.
+    As in Java, `cooperative-sticky` is exempt, because it compares generations. A member of an older generation no
+    longer owns the partitions that the member claims.
 
     Raises:
         AssignmentError: A partition moves in one step; the error names the assignor and up to five partitions.

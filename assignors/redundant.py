@@ -138,7 +138,7 @@ class _Copies:
     """The copies while they are being assigned.
 
     Attributes:
-        holders: The members that hold each partition. Members that kept it come first, in the newest generation first.
+        holders: The members that hold each partition. Members that kept the partition come first, by generation.
     """
 
     def __init__(self, index: PartitionIndex, readers: Sequence[Sequence[int]], members: int, copies: int) -> None:
@@ -178,7 +178,7 @@ class _Copies:
                 self._sizes[place] += 1
 
     def level(self) -> None:
-        """Move copies to members that have at least two copies fewer: new copies, then in chains, then kept copies.
+        """Move copies to members with at least two copies fewer: new copies, new copies in chains, then kept copies.
 
         A copy moves only to a member that does not hold the partition yet. Every move or chain makes the sum of squared
         sizes smaller, so the loops terminate.
@@ -195,7 +195,7 @@ class _Copies:
                 moved |= self._level_partition(partition, kept_too)
 
     def _level_by_chains(self) -> None:
-        """Move new copies along chains of members, because the emptiest member may be unable to take the fullest's."""
+        """Move new copies along chains of members, because the fullest may have no copy that the emptiest lacks."""
         lowest = min(self._sizes, default=0)
         if max(self._sizes, default=0) < lowest + 2:
             return

@@ -102,7 +102,7 @@ class _Group:
         return revocation
 
     def fill_within_racks(self, partitions: Sequence[int], racks: RackView) -> list[int]:
-        """Assign each partition to its least loaded subscriber on one of its racks, or without a rack.
+        """Assign each partition to its least loaded subscriber that is on one of its racks or has no rack.
 
         Returns:
             The partitions that have no such subscriber.

@@ -191,7 +191,7 @@ _read_last: list[str] = []
 
 
 def _remember(size: int, data: bytes, bounds: Sequence[tuple[int, int]], topics: list[str]) -> None:
-    """Cache the layout of a message by size, if the last message had these topics; keep at most `_MAX_LAYOUTS`."""
+    """Cache a message's layout by size, if the previous message had the same topics. Keep at most `_MAX_LAYOUTS`."""
     global _read_last
     if len(topics) >= 8 and topics == _read_last:
         if len(_layouts) >= _MAX_LAYOUTS:

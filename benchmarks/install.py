@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> dict[str, float]:
-    """Return the seconds of two steps, `pip install` of pyspark and kafkagroup, and of the program until its one row.
+    """Return the seconds of each step: install pyspark, install kafkagroup, run the program until its one row.
 
     The JVM connector needs no installation: Spark downloads its jars when the program starts.
     """

@@ -106,7 +106,7 @@ def measure_parts(partitions: int) -> dict[str, float]:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    # Processor time, because all of it is work of this thread.
+    # Measure processor time, because this thread does all of the work.
     times = []
     for _ in range(_REPEATS):
         started = time.thread_time()

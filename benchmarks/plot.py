@@ -8,7 +8,7 @@
     ./run bench plot docs/assets/benchmark-summary.json docs/assets/benchmark-summary.svg
 
 Bars are medians, whiskers the fastest and the slowest round. The number behind a bar is the first contestant's median
-divided by the bar's. The lines are medians of CPU seconds by the number of slots and by the number of partitions. A
+divided by the bar's own median. The lines are medians of CPU seconds, by the number of slots or of partitions. A
 dotted line shows linear growth from the first point, so a line below the dotted line grows less.
 """
 

@@ -120,7 +120,7 @@ def orders() -> list[dict[str, object]]:
 
 
 def encoded(numbers: tuple[int, ...]) -> list[bytes]:
-    """Return values whose schema ids take turns; the second schema has one more field, in between."""
+    """Return values whose schema ids take turns; the second schema has one more field between the others."""
     parsed = [fastavro.parse_schema(schema(extra=index == 1)) for index in range(len(numbers))]
     values = []
     for number, value in enumerate(orders()):

@@ -87,7 +87,7 @@ def measure(servers: str, rounds: int) -> dict[str, list[float]]:
             client.open_socket(leader.endpoint).close()
 
     def plan(number: int) -> None:
-        # A client without connections, as in the process in which Spark plans.
+        # Use a client without connections, as in the process in which Spark plans.
         BatchReader({**options, "kafka.client.id": f"plan-{number}"}, schema).partitions()
 
     figures = {"connect": _times(connect, rounds), "plan": _times(plan, rounds), "commit": []}

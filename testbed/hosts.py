@@ -124,7 +124,7 @@ class Hosts:
             ended, end = os.pipe()
             forwarding = threading.Thread(target=self._forward, args=(ended,), name="hosts", daemon=True)
             forwarding.start()
-            # These run in reverse order: the end of the pipe ends the thread.
+            # These callbacks run in reverse order, so the end of the pipe ends the thread before the join.
             for step in (partial(os.close, ended), forwarding.join, partial(os.close, end)):
                 self._resources.callback(step)
             undo.pop_all()

@@ -22,8 +22,8 @@ from pathlib import Path
 from runpy import run_path
 from typing import cast
 
-#: JVM options for a process that lives for seconds: half of its processor time went into the second compiler. Hadoop
-#: starts a `chmod` for each file of a checkpoint, which by default needs a helper process of Java's, too.
+#: JVM options for a process that lives for seconds, whose second compiler would take half of the processor time. Hadoop
+#: starts a `chmod` for each file of a checkpoint, and by default Java starts a helper process for each `chmod`.
 _SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djdk.lang.Process.launchMechanism=VFORK"
 
 #: The zips on the path of Spark's Python workers: pyspark and py4j.

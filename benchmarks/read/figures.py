@@ -27,7 +27,7 @@ class Figures:
     Attributes:
         case: The name of the case.
         bar: The required ratio of the first contestant's time to a contestant's time, by contestant.
-        seconds: The times in seconds, one per round, by contestant. All are compared with the first contestant.
+        seconds: The times in seconds, one per round, by contestant. Each contestant is compared with the first.
         comparisons: Further comparisons, each with a line of its own if both contestants were measured.
         cpu: The CPU seconds of each round, by contestant and kind of process.
     """

@@ -58,7 +58,7 @@ def main() -> None:
         for batch in batches:
             left = batch.num_rows
             while left > 0:
-                # In short steps, so that a new speed takes effect immediately.
+                # Wait in short steps, so that a new speed takes effect immediately.
                 per_second = float(speed.read_text()) / CORES
                 time.sleep(0.05)
                 left -= round(per_second * 0.05)

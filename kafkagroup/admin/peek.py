@@ -36,7 +36,7 @@ Format = Literal["none", "text", "json", "binary"]
 
 _FRAME = struct.Struct(">bi")
 _MAGIC = 0
-# Schema registries count ids from 1. Bytes that would be a larger id are taken for other data.
+# Schema registries count ids from 1. A frame with an id above this limit is taken for other data.
 _MAX_SCHEMA_ID = 1 << 24
 # The size of a value of Java's LongSerializer. Such a value may be a time in milliseconds, which begins like a frame.
 _LONG_BYTES = 8

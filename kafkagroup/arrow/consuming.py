@@ -94,7 +94,7 @@ def consume(
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's consumers: `bootstrap.servers`, `group.id`, and others such as
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
-        start: Where a partition without a committed offset starts: `earliest`, `latest`, a time, `-1h` ago, or offsets.
+        start: The start of partitions without a committed offset: `earliest`, `latest`, a time, `-1h`, or offsets.
         columns: As in `read`.
         function: As in `read`. The function gets each batch of records alone, and its rows become one batch. So
             `commit` and `transaction` apply to the records of the returned rows.
@@ -146,7 +146,7 @@ class GroupStream(Stream):
     Args:
         options: The options of the read.
         columns: The columns of the batches.
-        trigger: Plans the member's batches, and holds its membership in the group.
+        trigger: Plans the member's batches, and holds the membership in the group.
         max_wait: See `consume`.
         bar: See `read`.
         settings: The caller's settings, for the producer of `transaction`.

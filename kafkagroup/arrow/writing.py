@@ -1,4 +1,4 @@
-"""Write Arrow data to topics: at least once and idempotently (`arrow.write`), or all or nothing (`Transaction`)."""
+"""Write Arrow data to topics (`arrow.write`, `Transaction`): at least once and idempotently, or all or nothing."""
 
 from __future__ import annotations
 

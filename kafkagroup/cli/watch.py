@@ -185,7 +185,7 @@ def _chosen(groups: Groups, names: Sequence[str], pattern: str | None) -> list[s
 
 @contextmanager
 def _exported(address: str | None) -> Iterator[Export]:
-    """Yield the function that exports a sample of the groups' lag; without an address it does nothing."""
+    """Yield the function that exports the groups' lag to Prometheus; without an address, the function does nothing."""
     if address is None:
         yield lambda _lags, _at: None
         return

@@ -47,7 +47,7 @@ def executor_findings(
         driver: The packages of the driver's Python.
         settings: The Kafka client settings; None: do not connect to brokers.
         brokers: The advertised brokers.
-        cluster_id: The cluster's id that the driver has got.
+        cluster_id: The cluster's id, according to the driver.
         seconds: The time limit of each step.
         now: The time in seconds since 1970.
     """

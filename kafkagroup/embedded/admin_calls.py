@@ -42,7 +42,7 @@ def view_of(settings: Mapping[str, str], topic: str | None = None) -> ClusterMet
 
     Args:
         settings: The client settings.
-        topic: The only topic to describe; None: all topics. Many topics take long.
+        topic: The only topic to describe; None: all topics. Describing many topics takes long.
     """
     from confluent_kafka import KafkaException
 

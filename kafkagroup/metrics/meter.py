@@ -1,4 +1,4 @@
-"""A listener that turns Spark's events about the progress of queries into samples and points of metrics."""
+"""A listener that turns Spark's progress events into samples and points of metrics."""
 
 from __future__ import annotations
 

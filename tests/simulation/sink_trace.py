@@ -33,7 +33,7 @@ _PREFIX = "copy-0"
 
 
 def scenario_for_trace(seed: int) -> Scenario | None:
-    """Return the scenario of a seed with one query and the specification's faults; None: no exactly-once sink."""
+    """Return a seed's scenario, reduced to one query and the specification's faults; None: no exactly-once sink."""
     found = scenario_of(seed)
     if not found.sink or not found.exactly_once:
         return None

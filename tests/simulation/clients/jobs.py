@@ -274,7 +274,7 @@ class _TaskRun:
             self._worker.task = None
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows to write. A row names its batch and a range, whose partition number is the row's too."""
+        """Yield the rows to write. A row names its batch and a range, and the range's partition decides the row's."""
         rows = Rows(self._cluster, self._bundle.tasks)
         try:
             for read in read_bundle(self._bundle, self._query):

@@ -245,7 +245,7 @@ class Query:
         jobs: The work of the current driver in other processes.
         watch: Observes the batches.
         watch_plan: Observes the plan of a driver, with the time at which its trigger began.
-        siblings: Returns its place among the reads of its group in one application; None: there are no other reads.
+        siblings: Returns the query's place among the reads of one group in one application; None: no other reads.
         armed: Functions that cause faults in the next attempts of its tasks; see `Jobs`.
         errors: The errors with which drivers have ended, with their times.
         ended_at: The times at which drivers have ended or were replaced.
