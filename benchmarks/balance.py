@@ -6,7 +6,7 @@ Each seed is a group of 8 members and 4 topics with 50 partitions. Speeds are be
 likely on a logarithmic scale. The backlog takes all members together 20 minutes, and is spread over the partitions by
 Zipf's law. In one half of the figures no records arrive; in the other half records arrive at 40 % of the members'
 speed, spread by the same law in another order. A member drains its backlog at its speed less the arriving records, and
-the group is done when its last member is done. A time of 1.0 is that of work which could be divided at will.
+the group is done when its last member is done. Times are relative: 1.0 is the time of work that is divided at will.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _ARCHIVE = Path(sys.prefix, f"spark-{_VERSION}.jsa")
 
 
 def jvm_options() -> str:
-    """Return the JVM options for a Spark that lives for seconds. If there is an archive of classes, they name it.
+    """Return the JVM options for a Spark that lives for seconds. If the archive of classes exists, the options name it.
 
     A JVM that cannot use the archive, for example of another version, runs without it.
     """

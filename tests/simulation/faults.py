@@ -328,7 +328,7 @@ class Faults(Watch):
             query.kill(self._world.random.uniform(0, 15))
 
     def _run_stage_twice(self, query: Query) -> bool:
-        """Run the stage that begins a second time soon, in processes that are suspended before they initialise an id.
+        """Soon run the beginning stage a second time, in processes that are suspended before they initialise an id.
 
         The driver may also be suspended, before it looks at the transactions or after its decision.
         """

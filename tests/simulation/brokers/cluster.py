@@ -104,7 +104,7 @@ Reply = Callable[[Message], None]
 Range = tuple[str, int, int, int, int]
 """A topic's id, a partition, the epoch of its leader, the first offset, and the next offset after the last one.
 
-Equal values mean equal records. Offsets alone do not: after an unclean election, or in a topic that was created again,
+Equal ranges mean equal records. Offsets alone do not: after an unclean election, or in a topic that was created again,
 other records have the same offsets.
 """
 

@@ -1,4 +1,4 @@
-"""Test that simultaneous attempts of an exactly-once sink's tasks take different ids, with simulated coordinators."""
+"""Simultaneous attempts of an exactly-once sink's tasks, with simulated coordinators: each has an id of its own."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Rows:
             for task in tasks
             for r in task.ranges
         ]
-        # A row of another topic, which brokers that fetch by name can return. After it, the task must not succeed.
+        # A row of another topic, which a broker may return for a fetch by name. After it, the task must not succeed.
         self._of_others = ""
 
     def take(self, batch: pa.RecordBatch) -> Iterator[Range]:
