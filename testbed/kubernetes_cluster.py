@@ -1,6 +1,6 @@
-"""Kubernetes of etcd, the API server, and a node that runs each pod as processes of this machine, in a root of its own.
+"""Kubernetes with etcd, the API server and one node, which runs a pod as local processes in a root folder of their own.
 
-The node's image is this machine's files, with Spark in /opt/spark and this Python as `python3`. Pods have addresses of
+A pod's image is this machine's files, with Spark in /opt/spark and this Python as `python3`. Pods have addresses of
 the loopback device.
 """
 
@@ -30,7 +30,7 @@ SERVERS = Path.home() / ".cache" / "kafkagroup" / f"kubernetes-{KUBERNETES}"
 ROOT = Path(__file__).parents[1]
 _PACKAGES = {"apiserver": "k8s.io/kubernetes/cmd/kube-apiserver", "etcd": "go.etcd.io/etcd/server/v3"}
 _TOKEN = "administrator"  # noqa: S105 - of a cluster that lives for a test
-# What the image of Spark runs with the arguments of a container.
+# The script that Spark's image would run with the arguments of a container.
 _ENTRYPOINT = """
 role=$1 && shift && cd /opt/spark/work-dir
 case $role in
@@ -48,14 +48,14 @@ esac
 
 
 def reason_against_kubernetes() -> str | None:
-    """Return why this machine cannot run it; None if it can."""
+    """Return why this machine cannot run Kubernetes; None: it can."""
     if os.geteuid() != 0:
         return "pods need root"
     return None if shutil.which("go") or SERVERS.exists() else "Go builds the API server, and is not installed"
 
 
 def build_servers() -> None:
-    """Build etcd and the API server, which takes minutes, if it has not been done."""
+    """Build etcd and the API server, unless they are built. The build takes minutes."""
     if SERVERS.exists():
         return
     folder = SERVERS.with_suffix(".build")
@@ -68,7 +68,7 @@ def build_servers() -> None:
 
     (folder / "go.mod").write_text("module servers\n")
     module = json.loads(go("mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES}"))
-    # Its parts have a folder in its repository, and a version of their own elsewhere.
+    # Kubernetes replaces its parts by folders of its own repository. Here their published versions replace them.
     parts = [one["Old"]["Path"] for one in json.loads(go("mod", "edit", "-json", module["GoMod"]))["Replace"]]
     replaced = [f"-replace={part}={part}@v0{KUBERNETES[1:]}" for part in parts]
     required = [f"-require=k8s.io/kubernetes@v{KUBERNETES}", f"-require=go.etcd.io/etcd/server/v3@v{ETCD}"]
@@ -82,11 +82,11 @@ class KubernetesCluster:
     """A cluster with one node; use it in a with statement, as root.
 
     Args:
-        folder: For the servers' files, and `pods` with the roots and logs of the pods.
+        folder: The folder for the servers' files, and for `pods`, with the roots and logs of the pods.
 
     Attributes:
         address: The API server's address.
-        inner_address: The same for pods.
+        inner_address: The API server's address for pods.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -148,7 +148,7 @@ class KubernetesCluster:
 
     @property
     def certificate(self) -> Path:
-        """The file with the certificate of the API server and of its authority."""
+        """The file with the API server's certificate and its authority's certificate."""
         return self._folder / "apiserver.crt"
 
     @property
@@ -201,7 +201,7 @@ class KubernetesCluster:
         until_log(self._folder / f"{name}.log", ready)
 
     def _await_ready(self) -> None:
-        """Wait for the first namespace, and create in it what controllers do."""
+        """Wait for the first namespace, and create the objects in it that Kubernetes' controllers would create."""
         for _ in range(100):
             try:
                 self.ask("/api/v1/namespaces/default")
@@ -222,7 +222,7 @@ class KubernetesCluster:
                     # Spark has deleted the pod, or has not created yet what the pod mounts.
                     if error.code != HTTPStatus.NOT_FOUND:
                         raise
-            # In place, because it is mounted.
+            # Write the file in place, because it is mounted.
             self._hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{line}\n" for line in self._names(pods)))
 
     def _stop_pods(self) -> None:
@@ -242,7 +242,7 @@ class KubernetesCluster:
                     yield f"{pod['status']['podIP']} {name}.{namespace}.svc"
 
     def _step(self, pod: Any) -> None:
-        """Start a new pod, stop one that is to be deleted, and report the end of one that has ended."""
+        """Start a pod if it is new, stop a pod that is to be deleted, and report the end of a pod that has ended."""
         name, phase = pod["metadata"]["name"], pod["status"]["phase"]
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
         if "deletionTimestamp" in pod["metadata"]:
@@ -268,7 +268,7 @@ class KubernetesCluster:
         self.ask(f"{path}/status", {"status": {"phase": phase, "containerStatuses": statuses, **more}}, "PATCH")
 
     def _start(self, pod: Any) -> None:
-        """Run the only container of a pod: its root has this machine's files below, and the pod's own above."""
+        """Run the only container of a pod. Its root shows this machine's files, with the pod's own files on top."""
         (container,) = pod["spec"]["containers"]
         folder = self._folder / "pods" / pod["metadata"]["name"]
         upper = folder / "upper"
@@ -282,7 +282,7 @@ class KubernetesCluster:
                 (at / file).write_text(content)
         for name in ("bin", "jars", "python"):
             (upper / "opt" / "spark" / name).symlink_to(SPARK / name)
-        # Spark's job, which the image has.
+        # The job of the Spark application, which would be in the image.
         shutil.copy(ROOT / "tests" / "apps" / "recipe_app.py", upper / "opt" / "spark" / "work-dir" / "job.py")
         script = (
             'hostname "$0" && '

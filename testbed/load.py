@@ -51,7 +51,7 @@ class Load:
         self._closing.set()
         self._thread.join()
         left = self._producer.flush(_FLUSH_SECONDS)
-        # With its connections, which only the end of brokers would close otherwise.
+        # Close the producer's connections; otherwise only the end of the brokers would close them.
         del self._producer
         if left:
             raise RuntimeError(f"{left} records could not be written within {_FLUSH_SECONDS:g} s")

@@ -73,7 +73,7 @@ def until_log(log: Path, text: str, seconds: float = 90) -> None:
 
 @contextmanager
 def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """Run a server of Spark Connect with a local master, and yield its address; its log is in the folder."""
+    """Run a Spark Connect server with a local master, and yield the server's address; `folder` gets its log."""
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": LOOPBACK,

@@ -357,7 +357,7 @@ def point(metric: Metric, value: float, *labels: object) -> Point:
     """Return a point of a metric with these values of its labels.
 
     Raises:
-        ValueError: The metric has another number of labels.
+        ValueError: The number of labels is not the metric's.
     """
     if len(labels) != len(metric.labels):
         raise ValueError(f"{metric.name} has {len(metric.labels)} labels, not {len(labels)}")

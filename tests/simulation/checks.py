@@ -342,7 +342,7 @@ class Checks(Watch):
 
     @property
     def is_committing(self) -> bool:
-        """Whether a transaction is open that has offsets only, such as that of a driver that was just killed."""
+        """Whether an open transaction has only offsets, such as the transaction of a driver that was just killed."""
         known = self._parts.transactions
         return any(not known.transactions[name].partitions for name in known.open())
 
