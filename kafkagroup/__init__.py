@@ -135,7 +135,7 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
-        # Spark is often missing: it is not a dependency, because pip would replace a vendor's pyspark.
+        # Spark is often missing: pyspark is no dependency, because pip would replace a vendor's pyspark.
         raise ImportError(_spark_is_missing(error), name="pyspark") from None
     return module if name == "progress" else getattr(module, name)
 

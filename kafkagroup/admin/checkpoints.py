@@ -74,7 +74,7 @@ def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A file of `offsets`, and the text with which the query can continue.
+    """A file of `offsets`, and the new text of the file, with which the query can continue.
 
     Attributes:
         batch: The number of the micro-batch, which is the file's name.
@@ -295,7 +295,7 @@ class Checkpoint:
 
     @cached_property
     def _sources(self) -> list[str]:
-        """The names of all sources; numbers in their order."""
+        """The names of all sources; names that are numbers are in the order of the numbers."""
         names = {name for batch in self._batches.values() for name in batch.sources}
         noted = {name for name in self._names("sources") if not name.startswith(".")}
         return sorted(names | noted, key=lambda name: (0, int(name), "") if name.isdigit() else (1, 0, name))

@@ -239,7 +239,7 @@ def _by_name(members: Iterable[MemberDescription]) -> tuple[MemberDescription, .
 
 
 _WEIGHT = struct.Struct(">i")
-# Longer texts, and bytes that are no text, are not shown.
+# Texts above this length, and bytes that are no text, are not shown.
 _MAX_TEXT = 500
 
 

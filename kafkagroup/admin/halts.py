@@ -130,7 +130,7 @@ def pause(
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group
             `GROUP-kafkagroup-halt` and on the group's topics.
         group: The group id.
-        at: The boundary of each partition. Partitions that a mapping does not name end at their current offset.
+        at: The boundary of each partition. Partitions that a mapping does not name halt at their current offset.
         others_go_on: Whether the group may have members of other clients; such members read on.
         dry_run: Only check, and return the boundaries.
 

@@ -150,7 +150,7 @@ class GroupStream(Stream):
         max_wait: See `consume`.
         bar: See `read`.
         settings: The caller's settings, for the producer of `transaction`.
-        mapping: The function that makes rows of these columns; None: the columns are the rows.
+        mapping: The function that makes rows from these columns; None: the columns are the rows.
     """
 
     def __init__(

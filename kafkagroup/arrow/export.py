@@ -210,7 +210,7 @@ class Export:
             wanted = pinned_ranges(self._options("earliest", self.end), end=self.end)
         for r in pinned.ranges:
             if r.start < positions[r.partition]:
-                # An error even if losses are accepted, because the folder would lack the records of this new log.
+                # Raise even if losses are accepted, because the folder would lack the records of this new log.
                 raise DataLossError(
                     topic=r.topic,
                     partition=r.partition,

@@ -199,7 +199,7 @@ class BoundedStream(Stream):
         columns: The columns of the rows.
         pinned: The ranges.
         bar: See `read`.
-        mapping: The function that makes rows of these columns; None: the columns are the rows.
+        mapping: The function that makes rows from these columns; None: the columns are the rows.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ Offsets: TypeAlias = "Mapping[int, int] | Mapping[str, Mapping[int, int]]"
 """An offset for each partition, or for each topic and partition."""
 
 Position: TypeAlias = "str | datetime | Offsets"
-"""`earliest`, `latest` (an end), a time (ISO 8601, ms since 1970), `-1h` ago, `@1500` (an offset), or offsets."""
+"""`earliest`, `latest` (an end), a time (ISO 8601, ms since 1970, or `-1h` before now), `@1500`, or offsets."""
 
 Columns: TypeAlias = "str | Iterable[str]"
 """Names of columns; `key string` and `value string` decode bytes as UTF-8."""

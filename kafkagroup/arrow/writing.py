@@ -36,7 +36,7 @@ from kafkagroup.arrow.settings import SettingValue, settings_of, without_prefix
 from kafkagroup.arrow.stream import Stream
 
 _COMMIT_SECONDS = 60.0
-# The longest wait for the visibility of committed records.
+# The longest time to wait until committed records are visible.
 _VISIBLE_SECONDS = 10.0
 _PAUSES = RetryPolicy(0.002, 0.1)
 _TRANSACTIONAL_ID = "transactional.id"

@@ -226,7 +226,7 @@ def _peek(arguments: list[str]) -> list[str]:
 
 
 def _of_kcat(option: str, value: str, partitions: list[str]) -> tuple[str, ...]:
-    """Return kafkagroup's words for an option of kcat; add a partition to the list."""
+    """Return kafkagroup's words for an option of kcat; append the value of `-p` to `partitions`."""
     if option in ("-p", "--partition"):
         partitions.append(value)
         return ()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 CONTEXTS_VARIABLE = "KAFKAGROUP_CONTEXTS"
-"""The environment variable that names the file."""
+"""The environment variable that names the file of the contexts."""
 
 NAME_VARIABLE = "KAFKAGROUP_CONTEXT"
 """The environment variable that names a context."""
@@ -172,7 +172,7 @@ FILE_VARIABLE = "KAFKAGROUP_COMMAND_CONFIG"
 """The environment variable for `--command-config`."""
 
 _SERVERS = "bootstrap.servers"
-# Settings of a schema registry's client, which are in the same file as Kafka's settings.
+# The prefix of a schema registry's settings, which are in the same file as Kafka's settings.
 _REGISTRY_PREFIX = "schema.registry."
 
 _Servers = Annotated[

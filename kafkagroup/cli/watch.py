@@ -290,7 +290,7 @@ def healthcheck(
 
 
 def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float, state: Path) -> bool:
-    """Return whether the group makes progress since the samples in a file, and add the current sample."""
+    """Return whether the group has made progress since the samples in a file, and add the current sample."""
     from kafka_source.runtime.shared_files import replace_file
     from kafkagroup.admin import health
 
@@ -299,7 +299,7 @@ def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float
         before = health.from_text(group, state.read_text())
         if before is None:
             note(f"{state} is not the state of a check of group {group}, and is replaced.")
-    # The wall clock, because another process took the previous sample, perhaps before a restart of the machine.
+    # Use the wall clock, because another process took the previous sample, perhaps before a restart of the machine.
     at = time.time()
     seen = health.look_again(before or {}, look(), at)
     try:

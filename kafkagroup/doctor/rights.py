@@ -1,4 +1,4 @@
-"""The rights (ACLs) that readers, group members and transactional sinks need, checked without a change.
+"""The rights (ACLs) that readers, group members and transactional sinks need, checked without changing anything.
 
 Brokers list the operations that a user may do on topics and groups (KIP-430). No request lists the operations on
 transactional ids, so two requests test the rights: DescribeTransactions needs DESCRIBE, and EndTxn needs WRITE. EndTxn

@@ -33,7 +33,7 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
         The exit code of `command`; 128 + n if signal n ended it.
     """
     parent = os.getppid()
-    # Ctrl-C in a terminal reaches this process too, but the program that uses the broker decides when it stops.
+    # Ctrl-C in a terminal reaches this process too, but the program that uses the broker decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(log_path, "ab", buffering=0) as log:  # noqa: PTH123
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -25,7 +25,7 @@ class Update:
     Attributes:
         points: New values of series.
         gone: Gauges that no longer exist, such as the lag of a partition that the query no longer has.
-        samples: One sample for each source of a micro-batch, with the same figures for readers and pictures.
+        samples: One sample for each source of a micro-batch: the figures of `points`, as files and pictures have them.
     """
 
     points: tuple[Point, ...] = ()
