@@ -48,7 +48,7 @@ class Folded:
 
 
 def fold(cluster: ClusterMetadata, group: GroupSubscription, groups: Sequence[Collection[str]]) -> Folded:
-    """Keep only the first topic of each set that exists and has a subscriber; topics in no set stay.
+    """Keep, of each set, only the first topic that exists and has a subscriber; topics in no set stay.
 
     Raises:
         AssignmentError: The topics of a set differ in partition counts or subscribers.

@@ -169,7 +169,7 @@ def _find(name_or_spec: str) -> Callable[..., object]:
 
 
 def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> set[TopicPartition]:
-    """Return the partitions that are added to one member and revoked from another in the same rebalance.
+    """Return the partitions that the same rebalance adds to one member and revokes from another member.
 
     Under the cooperative protocol two members could read such a partition at the same time.
     """

@@ -72,7 +72,7 @@ class _Exchange:
         self._readers = [frozenset(places) for places in shared.readers]
         self._topic = {topic: place for place, topic in enumerate(shared.index.topics)}
         self._steps = _MAX_STEPS
-        # Computed once, because sizes change only in uniform groups, where any exchange keeps balance.
+        # Compute the limits once, because sizes change only in uniform groups, where any exchange keeps balance.
         sizes = [len(given) for given in shared.given]
         self._max_held = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]
 

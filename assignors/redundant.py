@@ -245,7 +245,7 @@ class _Copies:
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
         moved = False
-        # Backwards, because standbys are appended after primaries, and should move first.
+        # Go backwards, because standbys are appended after primaries, and should move first.
         for at in range(len(holders) - 1, -1, -1):
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:

@@ -126,7 +126,7 @@ class _Group:
         return rest
 
     def fill(self, partitions: Sequence[int]) -> None:
-        """Assign each partition to its least loaded subscriber; of equal subscribers to the first by id."""
+        """Assign each partition to its least loaded subscriber; if several are, to the first of them by id."""
         runs = self._runs(partitions)
         for pool, of_pool in groupby(runs, key=lambda run: run[0]):
             together = list(of_pool)

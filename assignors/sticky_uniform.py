@@ -123,7 +123,7 @@ def _match_racks(
     above 0, to the first member on its racks with exactly `min_size`. Updates `given`, `below` and `level`.
 
     Returns:
-        The partitions that match no member, and the rest of `extra`.
+        The partitions that match no member, and the remaining `extra`.
     """
     on_rack: dict[str, int] = {}
     for rack in racks.members:

@@ -265,7 +265,7 @@ class Checks(Watch):
         return entry.is_of(self._cluster.topics[tp[0]].id)
 
     def planned(self, process: Process, offset: StreamOffset, began: float) -> None:
-        """Check that a driver has planned nothing before its group's committed offsets, and only offsets of the log.
+        """Check that a driver has planned only offsets of the log, and none before its group's committed offsets.
 
         A driver that was removed or replaced during a suspension notices this at its next request to the group.
         """

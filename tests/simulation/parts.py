@@ -142,7 +142,7 @@ class Parts:
         }
 
     def _batch_options(self) -> dict[str, str]:
-        """Return the options of batches: those of a stream, without an instance id and options of streams only."""
+        """Return the options of batches: those of a stream, without an instance id and without stream-only options."""
         of_streams = ("maxOffsetsPerTrigger", "group.on.lost", "kafka.group.instance.id")
         options = {name: value for name, value in self._options(0).items() if name not in of_streams}
         return {**options, "commit": "task", "kafka.max.poll.interval.ms": str(self.scenario.batch_poll_ms)}

@@ -13,8 +13,8 @@ from tests.simulation.parts import TOPIC, Parts
 from tests.simulation.scenario import Fault, Scenario, scenario_of
 from tests.simulation.world import Stuck
 
-# Virtual seconds: the longest time in which the world becomes quiet after the faults, and the longest time for which
-# attempts that Spark does not wait for may then continue.
+# Virtual seconds: the longest time in which the world becomes quiet after the faults, and the time for which attempts
+# that Spark does not wait for may then continue.
 _QUIET_WITHIN = 400.0
 _LATE_ATTEMPTS = 10.0
 # The time that a keeper of slots may need, without faults, to notice that its driver has ended.

@@ -140,7 +140,7 @@ class Partition:
         self.began[self.epoch] = self.end
 
     def end_of(self, epoch: int) -> int:
-        """Return the offset at which the records of an epoch and of the epochs before end."""
+        """Return the end offset of the records of an epoch and of all earlier epochs."""
         return min((start for later, start in self.began.items() if later > epoch), default=self.end)
 
     def of_epoch(self, epoch: int, start: int, end: int) -> tuple[int, int]:

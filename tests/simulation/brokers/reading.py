@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LEADER_EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT, _LAST_AT = 12, 17, 21, 23
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _GZIP = 1
-# The first offset of the time; each offset has a millisecond of its own.
+# The timestamp of offset 0 in ms; each later offset has the next millisecond.
 _FIRST_MS = 1_700_000_000_000
 _ABORT, _COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 # A follower has records that are older than this, in virtual seconds.

@@ -57,7 +57,7 @@ from tests.support.records import Topic  # noqa: E402
 
 _R = TypeVar("_R")
 
-# The number of sequences that run side by side, and of requests in each.
+# The number of sequences that run side by side, and the number of requests in each sequence.
 SEQUENCES, STEPS = 200, 24
 TOPIC, PARTITIONS = "compared", 2
 # Seconds to wait for an answer; a request without an answer then is held back. Sequences that differ run again, because

@@ -98,7 +98,7 @@ class TransactionCoordinators:
 
     Attributes:
         timed_out: The transactional ids with a transaction that was open for too long.
-        seen: The last state of each transactional id that a process without a task has seen: producer id, epoch, state.
+        seen: By transactional id, the last state that a process without a task has seen: producer id, epoch, state.
         slow_markers: Whether some markers are written late.
         watch: Observes what the coordinators do without a request.
         max_epoch: The highest epoch of a producer id; only fences use it, no client gets it.

@@ -116,7 +116,7 @@ class Jobs:
         self._launch: Callable[[_Slot, int], _Attempt]
 
     def kill(self) -> None:
-        """Kill the driver's process. Each executor notices that at once, or continues with its task."""
+        """Kill the driver's process. Each executor notices the end at once, or continues with its task."""
         self.driver.kill()
         for worker in self.workers:
             if worker.task is None or self._world.random.random() < 0.5:

@@ -1,8 +1,8 @@
 """Spark's calls of a source: a query with its checkpoint, micro-batches, tasks, and restarts.
 
 A query's driver is a process of the world. It makes the calls of Spark's MicroBatchExecution in Spark's order, and the
-files of its checkpoint survive it. A sink that is not ours keeps the records of a batch by the batch's number, as Delta
-does, so a replayed batch replaces its previous output. With such a sink, tasks run only if they commit offsets.
+files of its checkpoint outlive the driver. A sink that is not ours keeps the records of a batch by the batch's number,
+as Delta does, so a replayed batch replaces its previous output. With such a sink, tasks only run if they commit.
 """
 
 from __future__ import annotations
