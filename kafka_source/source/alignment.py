@@ -1,13 +1,13 @@
 """Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
 
-A partition with records to read is behind; T is the lowest timestamp of the next records of all these partitions. A
-window ends, in each partition, before the first record later than T + skew. Plans use a window until a plan reaches all
-of its ends. If records are in order, T has not fallen by then.
+A partition is behind if it has records to read. T is the lowest timestamp among the next records of the partitions that
+are behind. In each partition the window ends before the first record later than T + skew. A window is used until a plan
+reaches all its ends. If records are in order, T has not fallen by then.
 
-The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
-timestamp is the end of its transaction. ListOffsets, one request for each leader, returns the first record of the log
-that is later than T + skew. If this record is before the position, fetches of a few records search for the end. Each
-fetch is at most four times as far from the position as the last. Records in between are assumed to be in order.
+The next record of a partition is fetched at the position, because ListOffsets may return a control record, which has
+the time at which its transaction ended. ListOffsets, one request for each leader, returns the first record of the log
+that is later than T + skew. If this record is before the position, fetches of a few records search for the window's
+end. The step to the next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from kafka_source.model.partition_runs import format_partitions
 log = logging.getLogger(__name__)
 
 FUTURE_MS = 3_600_000
-"""A timestamp further ahead of the driver's clock than this does not count; its record is read in the order of offsets.
-"""
+"""A timestamp ahead of the driver's clock by more than this does not count; its record is read in offset order."""
 
-# The number of offsets of a request for unknown records.
+# The number of offsets in a request for unknown records.
 _FEW = 16
 _WIDER = 16
 _SEARCH_STEPS = 8
@@ -51,7 +50,7 @@ class LogTimes(Protocol):
         ...
 
     def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
-        """Return the first record from the log's start that is later than a timestamp.
+        """Return, for each partition, the log's first record with a later timestamp.
 
         The record may be a control record, or aborted. A partition without such a record is left out.
         """
@@ -78,7 +77,7 @@ def next_records(
     available: Mapping[TopicPartition, int],
     counted: Callable[[TopicPartition, Sequence[Record]], tuple[Record, ...]] = lambda _, records: tuple(records),
 ) -> dict[TopicPartition, Stretch]:
-    """Return stretches with the next record of each partition that has one.
+    """Return a stretch for each partition, with the partition's next record if there is one.
 
     Args:
         times: Looks up unknown records.
@@ -104,7 +103,7 @@ class _Window:
     """The ends up to which partitions may be read until the next lookup.
 
     Attributes:
-        ends: The position of each partition that is behind, and the end up to which it may be read.
+        ends: For each partition that is behind, its position and the end up to which the partition may be read.
         time: T; None: no partition holds the others back.
         holder: The partition whose next record has the timestamp T.
         known: The known records at the positions.
@@ -118,7 +117,7 @@ class _Window:
     later: Mapping[TopicPartition, Record] = field(default_factory=dict)
 
     def has(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Return whether the window has the ends of partitions at these positions."""
+        """Return whether all these positions are within the window."""
         return all(tp in self.ends and self.ends[tp][0] <= start <= self.ends[tp][1] for tp, start in starts.items())
 
     def bounds(
@@ -129,7 +128,7 @@ class _Window:
 
 
 class Alignment:
-    """The ends of one query's micro-batches, so that no partition is ahead of another by more than the skew.
+    """Chooses the ends of one query's micro-batches, so that no partition is ahead of another by more than the skew.
 
     Args:
         skew_ms: `maxTimestampSkew`.
@@ -155,7 +154,7 @@ class Alignment:
 
     @property
     def figures(self) -> TimeAlignment | None:
-        """T and the skew of the last micro-batch; None: it reads all partitions to their ends."""
+        """T and the skew of the last micro-batch; None: the micro-batch reads all partitions to their ends."""
         return self._figures
 
     @property
@@ -181,7 +180,7 @@ class Alignment:
         behind = {tp: start for tp, start in starts.items() if available[tp] > start}
         ends, now = admit({}), self._clock()
         self._figures = None
-        # Records that are written after a plan are hardly older than the plan.
+        # Records that are written after a plan are assumed not to be older than the plan.
         self._bounds |= {tp: self._planned_at for tp in without_leader if tp in self._read_to_end}
         if behind and ends == dict(starts):
             # The query waits for more records, or a limit is 0.
@@ -268,7 +267,7 @@ class Alignment:
     def _next_records(
         self, behind: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int], latest_ms: int
     ) -> dict[TopicPartition, Stretch]:
-        """Return stretches that begin at the positions, with the next record that counts unless there is none."""
+        """Return a stretch from each position, with the next record that counts, if there is one."""
         known = {} if self._window is None else self._window.known
         before = {tp: known.get(tp, Stretch(start, start)).after(start) for tp, start in behind.items()}
         return next_records(self._times, before, available, lambda tp, records: self._counted(tp, records, latest_ms))

@@ -45,7 +45,7 @@ class Again:
 
     @classmethod
     def after(cls, error: RefreshRetriableError) -> Again:
-        """Return how a trigger continues after this error of a lookup."""
+        """Return the next attempt of a trigger in which a lookup has failed with this error."""
         if isinstance(error, NoLeaderError):
             return cls(error, Patience.LEADERS)
         return cls(error, Patience.MEMBERS if isinstance(error, SlotsRemovedError) else Patience.TOPICS)
@@ -80,19 +80,17 @@ def removed(message: str) -> Again:
 def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeader, topics: TopicTracker) -> _T:
     """Make attempts until one succeeds, or the patience with the failure is over.
 
-    The next attempt leaves out partitions without a leader, or looks up their leaders again if it needs them.
-
     Args:
         attempt: One attempt.
-        leaderless: Records the partitions without a leader, and reports when they have had none for too long.
+        leaderless: Records the partitions without a leader, and raises an error if a leader is missing for too long.
         topics: Describes the topics again before the next attempt.
 
     Raises:
-        BootstrapError: A lookup has reached no broker in its time.
+        BootstrapError: A lookup has reached no broker within its time limit.
         RefreshRetriableError: The error of the last attempt.
     """
     # The time counts from the first failure, because a trigger may wait long for its group before its lookups. The last
-    # attempt begins after the deadline, because an earlier attempt of a suspended process may have seen old topics.
+    # attempt begins after the deadline, because before it a suspended process may have seen only old topics.
     deadline: Deadline | None = None
     for pause in _PAUSES.pauses():
         is_last = deadline is not None and deadline.over

@@ -1,4 +1,4 @@
-"""The batch reader: resolve starts and ends, join the group, plan; then each task reads and commits for its slot."""
+"""The batch reader: it joins the group, resolves starts and ends, and plans; each task then acts as its slot."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The time for which a planner rejoins after the planner of another scan has fenced it.
+# The time for which a planner retries to join after the planner of another scan has fenced it.
 _FENCED_SECONDS = 30.0
 _FENCED_PAUSES = RetryPolicy(0.2, 1.0)
 
@@ -73,13 +73,13 @@ class BatchReader(DataSourceReader):
         self._query = Query.of(given, schema, Where.BATCH, readers)
 
     def partitions(self) -> list[InputPartition]:
-        """Return an input partition for each slot that has records to read; without a group, one for each range.
+        """Return an input partition for each slot with records to read; without a group, a partition for each range.
 
         Without a group the words `earliest` and `latest` stay in the plan, and each action looks up their offsets.
         """
         options, policy = self._query.options, self._query.new_policy()
         check_engine(options.engine, options.settings)
-        # Spark uses the planner's process for later plans too, so nothing may stay open in it.
+        # Spark uses the planner's process for later plans too, so no connection may stay open in this process.
         with closing(Cluster.of(options)) as cluster:
             subscription = subscription_of(options)
             if not options.is_member:
@@ -116,11 +116,12 @@ class BatchReader(DataSourceReader):
     ) -> list[ReadTask]:
         """Join and plan; then pass the slots to their keeper, or leave the group if the read commits nothing.
 
-        Slots that stay without a commit would only delay every other read of the group until their sessions end.
+        If the read commits nothing, slots that stayed would only delay the group's other reads until their sessions
+        end.
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
         its own, with the same instance ids, so that all scans read the same records. Planners that join together would
-        fence each other, so they join one after the other. Without commits a later join does not disturb earlier tasks.
+        fence each other, so planners take turns. If nothing is committed, a later join does not disturb earlier tasks.
         """
         options = self._query.options
 
@@ -144,7 +145,7 @@ class BatchReader(DataSourceReader):
         return retry(join_and_plan, _FENCED_PAUSES, on=FencedError, deadline=deadline, again=fenced)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one input partition, in an executor."""
+        """In an executor, yield the records of one input partition."""
         if not isinstance(partition, ReadTask):
             # Spark adds an empty input partition of its own class to an empty plan.
             return iter(())
@@ -192,7 +193,7 @@ class BatchReader(DataSourceReader):
 
 @contextmanager
 def _one_planner(group: GroupSettings) -> Iterator[None]:
-    """Let one planner at a time join this group, among the processes of this driver."""
+    """Let only one of this driver's planner processes join this group at a time."""
     name = name_of((group.group, driver_pid()))
     with ExitStack() as stack:
         try:
@@ -203,5 +204,5 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
 
 
 def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
-    """Return the task, without topic ids if it has no planned offset and so can read topics that were created again."""
+    """Return the task. Without a planned offset it gets no topic ids, so that it can read topics created again."""
     return replace(task, topics={}) if is_unbound(task.ranges) else task

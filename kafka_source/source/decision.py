@@ -1,26 +1,26 @@
-"""Decide where one partition continues, by the query's position, its group's offset and its log. Pure.
+"""Decide where a query continues in a partition, by its position, its group's offset and the partition's log. Pure.
 
 Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and records the
 batch in its commit log. Only then does Spark request the next end offset, and the driver commits the previous one. A
 task or the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch in
-the offset log; commits of other members may be. After a `kill -9` the group's offset may be behind the end of this
-batch: with `commit=batch` by the batch whose commit was in flight, with `task` and `sink` by the replayed batch.
+the offset log; commits of other members may be ahead. After a `kill -9` a commit may be missing: with `commit=batch`
+the commit of the batch before the newest batch, with `task` and `sink` commits of the newest batch.
 
-| known of a partition, at a start or after a rebalance | it continues at |
+| offsets that are known at a start or after a rebalance | the partition continues at |
 | --- | --- |
 | only the checkpoint's offset, or only the group's | that offset |
 | both, the group's is lower | the checkpoint's; with `commit=sink` the group's, which matches the output |
-| both, the group's is higher by commits of other members | the group's, with a warning: they have read on |
+| both, the group's is higher by commits of other members | the group's, with a warning that the members have read on |
 | both, the group's is higher by own commits | by `group.on.older.checkpoint`: the checkpoint was put back, and \
-only the user knows whether the output was too |
-| the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
-| a position beyond the end of the log | the rest of the log, else its end (`failOnDataLoss=false`). The group \
-follows by a rewind, so that the previous offset does not count |
-| a position whose log has lost earlier records, as leader epochs show | where the logs diverge, as in the row above |
-| its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
-request had the new id (from Kafka 4.1 on); else the new topic's first offset |
-| the group's note names another topic of this name in this cluster | as without a group's offset; without any other \
-position, the topic's first offset, not the options' start |
+only the user knows whether the output was put back too |
+| the group's has the mark of a rewind that the query does not follow yet | the group's, higher or lower |
+| a position beyond the end of the log | the log's end or, if lower, the other known offset (`failOnDataLoss=false`). \
+The group is rewound there, so that its previous offset does not count |
+| a position before which leader epochs show a loss | the offset where the logs diverge; the group is rewound there |
+| offsets of a topic that was created again | the group's, if its note names the new topic, or if the note has no id \
+and the request had the new id (from Kafka 4.1 on); else the new topic's first offset |
+| the note of the group's offset names another topic of this name in this cluster | as without a group's offset; \
+without any other position, the topic's first offset, not the options' start |
 | no offset | the options' start; if the partition was added while the query ran, its first offset |
 
 Between two rebalances a partition continues at the end of the last micro-batch.
@@ -46,8 +46,8 @@ class Known:
         other: The lower of the query's and the group's offset; None unless both are known.
         is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
-        epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
-        checked: The epoch of the last leader whose log is known to have `next` too.
+        epoch: The epoch of the leader whose log had all records before `next` (KIP-320); -1: unknown.
+        checked: The epoch of the last leader whose log is known to have these records too.
     """
 
     next: int | None = None
@@ -68,7 +68,7 @@ class GroupFacts:
 
     Attributes:
         entry: The group's committed offset, if it counts; None: there is none.
-        own_ahead: The query's own commit that is ahead of the checkpoint at its start; None: there is none.
+        own_ahead: The query's own commit that was ahead of the checkpoint when the query started; None: there is none.
     """
 
     entry: CommitOffset | None = None
@@ -80,9 +80,9 @@ class LogFacts:
     """The leader's offsets of a partition.
 
     Attributes:
-        latest: Its latest offset, with `read_committed` the last stable offset.
+        latest: The latest offset; with `read_committed` the last stable offset.
         leader_epoch: The leader's epoch; -1: unknown.
-        epoch_end: The end of the query's epoch in the leader's log; -1: unknown; None: not looked up.
+        epoch_end: The offset at which `Known.epoch` ends in the leader's log; -1: unknown; None: not looked up.
         bounds: The log's first offset and its end, open transactions included; None: not looked up.
         short_seconds: The time for which the log has been known to end before the position.
     """
@@ -100,10 +100,10 @@ class Rules:
 
     Attributes:
         counts: Returns which of the query's and the group's offset counts.
-        asks_group: Whether the group's offset counts even with a known position: at a start, and after a rebalance.
-        replays: Whether a query with an older checkpoint reads its committed records again, or else follows the group.
-        is_output: Whether the group's offset matches the output, so that no record below it is read again.
-        moves_to_first: Whether a position before the log moves to its first offset; otherwise the task detects it.
+        asks_group: Whether the group's offset counts even if a position is known: at a start, and after a rebalance.
+        replays: Whether a query with an older checkpoint reads its committed records again; else it follows the group.
+        is_output: Whether the group's offset matches the output, so that no record below this offset is read again.
+        moves_to_first: Whether a position before the log's first offset moves there; if not, the task detects the loss.
         fails_on_loss: `failOnDataLoss`.
         patience_seconds: The time for which a leader may be behind (`data.loss.patience.ms`).
     """
@@ -122,9 +122,9 @@ class Facts:
     """The looked-up facts of a partition.
 
     Attributes:
-        group: The facts of its group; None: not looked up.
+        group: The facts of the query's group; None: not looked up.
         start: The start of a partition that neither query nor group has read; None: not looked up, or without a leader.
-        log: The facts of its log; None: not looked up, or no broker leads it.
+        log: The facts of the partition's log; None: not looked up, or no broker leads the partition.
     """
 
     group: GroupFacts | None = None
@@ -154,11 +154,11 @@ class Decision:
 
     Attributes:
         known: The query's new position.
-        need: The fact to look up before the decision is final; None: it is final. Partitions without a leader wait.
-        rewound_from: The position before a rewind of the group that the query follows; None: no rewind, or no position.
-        stepped_from: The offset from which the query and its group rewind to `known.next`; None: they do not.
+        need: The fact that the decision still lacks, perhaps because no broker leads the partition; None: it is final.
+        rewound_from: The position before the query followed a rewind of its group; None: no rewind, or no position.
+        stepped_from: The offset from which the query and its group rewind to `known.next`; None: no rewind.
         loss: The loss of records to report, which ends the query with `failOnDataLoss`; None: there is none.
-        waits: Whether the log may become longer again, because its leader may be behind.
+        waits: Whether the query waits until the log is longer, because the log's leader may be behind.
     """
 
     known: Known
@@ -175,12 +175,12 @@ class Decision:
 
 
 def decide(tp: TopicPartition, known: Known, facts: Facts, rules: Rules) -> Decision:
-    """Decide where a partition continues: first by its group's offset, then by its log.
+    """Decide where a partition continues, first by the group's offset, then by the partition's log.
 
     Args:
         tp: The partition.
         known: The query's position.
-        facts: The known facts. A decision that lacks a fact names it.
+        facts: The known facts. A decision that lacks a fact names the fact.
         rules: The query's rules.
     """
     if facts.group is not None:
@@ -240,7 +240,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     if position <= log.latest and not rules.moves_to_first:
         epoch = log.leader_epoch if known.epoch < 0 else known.epoch
         checked = max(known.checked, log.leader_epoch)
-        # In most triggers no partition changes, and to copy each position takes longer than the rest of the decision.
+        # In most triggers no position changes, and copying every position takes longer than the rest of the decision.
         if (known.other, known.epoch, known.checked) == (None, epoch, checked):
             return continued
         return replace(continued, known=replace(known, other=None, epoch=epoch, checked=checked))
@@ -261,8 +261,8 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         available=log.bounds,
         condition="COULD_NOT_READ_OFFSET_RANGE" if position < first else "PARTITION_OFFSET_CHANGED",
     )
-    # Continue at the lower offset: records may be read twice, but none is left out. Where the group's offset matches
-    # the output, no record may be written twice.
+    # At the lower offset records may be read twice, but no record is left out. Where the group's offset matches the
+    # output, no record may be written twice.
     others = () if rules.is_output or known.other is None else (known.other,)
     # The tasks detect a position before the first offset without another request.
     to = position if position < first else min((end, *others))
@@ -297,7 +297,7 @@ class Beginning:
 
     Attributes:
         has_read: Whether the query has read, or planned, anything.
-        words: The topics for which `startingOffsets` has a word, and which the starting query has not read.
+        words: The topics that have a word in `startingOffsets` and that the query had not read when it started.
         subscribed: The partitions of the subscription when the query started.
         replaced: The partitions of topics that were created again.
         later: Partitions that had no leader when the query started, and begin at their first offset.
@@ -319,10 +319,10 @@ def begin(tp: TopicPartition, given: Beginning) -> Start:
     that the query has not read yet may begin at its word of `startingOffsets`.
     """
     if tp in given.replaced:
-        # The query reports such a topic elsewhere.
+        # Another check reports such a topic.
         return Start.FIRST
     if tp in given.subscribed and (not given.has_read or tp.topic in given.words):
         return Start.BY_OPTIONS
-    # In a group a partition can be new to this query and old to the group.
+    # In a group a partition can be new to this query, but not to the group.
     may_be_read = (given.shares and tp in given.subscribed) or tp in given.later
     return Start.FIRST if may_be_read else Start.ADDED

@@ -67,7 +67,7 @@ def schema_with_decoded(options: ReadOptions, readers: Readers) -> StructType:
 def requested(
     schema: StructType, options: ReadOptions, readers: Readers | None
 ) -> tuple[tuple[Column, ...], Decoding | None]:
-    """Return the columns of a requested schema, and how to decode; None if no decoded column is requested.
+    """Return the columns of a requested schema, and their decoding, which is None if no decoded column is requested.
 
     Args:
         schema: The schema.
@@ -75,7 +75,7 @@ def requested(
         readers: The known schemas of the columns.
 
     Raises:
-        OptionError: The source has no such column, or it has another type.
+        OptionError: The source lacks a requested column, or has the column with another type.
         KafkaGroupError: See `readers_of`.
     """
     others = schema
@@ -121,9 +121,10 @@ def requested(
 
 
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
-    """Return a type with the fields and the nullability of a Spark type; None if values do not fit that type.
+    """Return an Arrow type with the fields and the nullability of a Spark type; None if values do not fit the latter.
 
-    A struct may have some of the fields, in any order. A nullable field must be nullable in Spark; the rest is equal.
+    The Spark type may have some fields of a struct, in any order. A nullable field must stay nullable. All other parts
+    must be equal.
     """
     if pa.types.is_struct(kind) and isinstance(wanted, StructType):
         if not wanted.fields or any(kind.get_field_index(name) < 0 for name in wanted.fieldNames()):
@@ -159,9 +160,9 @@ def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, o
 
 
 def _reader_of_batch(decoding: ColumnDecoding, then: int | None, options: ReadOptions) -> ReaderSchema:
-    # A replay uses the current schema in three cases: the user gives the schema as text, without an id; fields of
-    # Protobuf or JSON keep their numbers or names, and so their values; or the query stops at a newer schema, so that
-    # the first run had no rows with it.
+    # A replay uses the current schema in three cases. The user gives the schema as text, without an id. The format is
+    # Protobuf or JSON, whose fields keep their numbers or names, and so their values. Or the query stops at a newer
+    # schema, so that the first run had no rows with the newer schema.
     now = decoding.reader
     if now.id is None or then is None or then == now.id or now.format != "avro" or decoding.ends_at_newer:
         return now

@@ -49,7 +49,7 @@ class Look:
 
         Args:
             partitions: The partitions.
-            lost_topics: The topics that were created again, whose offsets may still be of the deleted topic.
+            lost_topics: The topics that were created again. A committed offset may still be of the deleted topic.
         """
         return {
             tp: entry
@@ -86,7 +86,7 @@ class Look:
         return dict.fromkeys(epochs, -1) | self._cluster.epoch_ends(epochs)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the first offset and the end of logs, open transactions included."""
+        """Return the first offset and the end of each log; before the end there may be open transactions."""
         earliest = self._cluster.earliest(partitions)
         ends = self._cluster.latest_with_epochs(partitions, read_committed=False)
         return {tp: (earliest[tp], ends[tp].offset) for tp in partitions}

@@ -1,4 +1,4 @@
-"""The owner in a group: classic or consumer members, their commits and rejoins, and the handling of a loss."""
+"""The owner in a group: members of the classic or consumer protocol, their commits, rejoins and removal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class GroupMemberOwner(PartitionOwner):
         policy: The query's commit policy.
         subscription: The topics or partitions that the members subscribe to.
         group: The result of `group_settings`.
-        positions: The query's positions; None: it has no checkpoint.
+        positions: The query's positions; None: the query has no checkpoint.
         siblings: The other reads of this driver and group; None: they cannot be found.
     """
 
@@ -83,9 +83,9 @@ class GroupMemberOwner(PartitionOwner):
         ends: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
     ) -> None:
-        """Measure how fast the query reads until the next call of `commit`.
+        """Measure the query's speed from now until the next call of `commit`.
 
-        If the slots have to rejoin before the micro-batch is finished, they claim its partitions.
+        If the slots have to rejoin before the micro-batch is finished, they claim the micro-batch's partitions.
         """
         self._pace = self._pace.planned(time.monotonic(), starts, ends, latest)
         self._positions.add_in_flight({tp: end for tp, end in ends.items() if end > starts[tp]})
@@ -101,7 +101,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.set_batch_in_flight(BatchInFlight())
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`; if a rebalance is due, retry for half of the rebalance timeout.
+        """Commit `finished`; if a rebalance is due, retry a failed commit for half of the rebalance timeout.
 
         Raises:
             FencedError: As `rejoin_if_due`.
@@ -118,8 +118,8 @@ class GroupMemberOwner(PartitionOwner):
     def rejoin_if_due(self) -> OwnedPartitions:
         """Rejoin the group if a rebalance is due, and return the slots' current partitions.
 
-        Members rejoin when a reader calls this between two micro-batches. If another read of this driver waited for
-        them, they have rejoined earlier, and have claimed the partitions of the micro-batch that is committed next.
+        Members rejoin when a reader calls this between two micro-batches. If another read of this driver waited for the
+        members, they have rejoined earlier, and have claimed the partitions of the micro-batch that is committed next.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
@@ -144,7 +144,7 @@ class GroupMemberOwner(PartitionOwner):
             self._rejoin_after(lost)
 
     def still_owned(self) -> bool:
-        """Return False if this process knows that the group has removed its members."""
+        """Return False if this process knows that the group has removed the slots."""
         return self._membership.lost() is None
 
     def ask(self) -> None:
@@ -164,7 +164,7 @@ class GroupMemberOwner(PartitionOwner):
     def _wait_in(self, enter: Callable[[float], object]) -> None:
         """Join or rejoin, however long the other members take.
 
-        The group waits for a member up to the longest rebalance timeout of all members, unknown to this process.
+        The group waits up to the longest rebalance timeout of its members, and this process does not know this timeout.
         """
         while True:
             try:
@@ -233,7 +233,7 @@ class GroupMemberOwner(PartitionOwner):
         return replace(super().take_events(), rebalances=self._membership.take_rebalances())
 
     def leave(self) -> None:
-        """Leave the group immediately, even with the user's instance ids."""
+        """Leave the group immediately, even if the user has set instance ids."""
         self._membership.leave()
 
     def detach(self, kept: Collection[int]) -> None:
@@ -244,7 +244,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.detach(kept)
 
     def close(self) -> None:
-        """Leave the group. With the user's instance ids the slots stay members and wait for a restart."""
+        """Leave the group; slots with the user's instance ids stay members and wait for a restart."""
         self.offsets.close()
         self._membership.close()
 

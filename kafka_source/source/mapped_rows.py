@@ -31,7 +31,7 @@ MOST_BYTES = 16 << 20
 
 # `module:function`, or a result of `text_of`.
 _FORMS = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*|\d+\.\d+:[A-Za-z0-9+/=]+")
-# Only Spark before 4.2 has this argument, and reads in UTC.
+# Only Spark before 4.2 has the argument `timezone`, and reads with UTC.
 _AS_SPARK_READS: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
@@ -65,7 +65,7 @@ def _version() -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Opener:
-    """Opens the function of an option; sent to every task."""
+    """Opens the function of an option. Every task gets this object."""
 
     text: str
 
@@ -73,8 +73,8 @@ class _Opener:
         """Return the function.
 
         Raises:
-            PySparkRuntimeError: Another minor version of Python has pickled it, as for a UDF.
-            InvalidConfigurationError: A module is missing, or the name in it is no `arrow_function`.
+            PySparkRuntimeError: Another minor version of Python has pickled the function; a UDF raises the same error.
+            InvalidConfigurationError: A module is missing, or the name in the module is no `arrow_function`.
         """
         _find_added_files()
         before, _, after = self.text.partition(":")
@@ -130,7 +130,7 @@ def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
 
 
 def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType | str:
-    """Return the columns that the function returns, without `.schema(…)`.
+    """Return the columns that the function returns, for a read without `.schema(…)`.
 
     Args:
         options: The options, with a function.
@@ -143,7 +143,7 @@ def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType
     if options.map_schema is None:
         raise OptionError("map.schema", None, "the columns of the rows that map.function makes; or use .schema(…)")
     if not options.map_schema.startswith("{"):
-        # Spark parses the text, which needs a session.
+        # Spark parses the text, because parsing needs a session.
         return options.map_schema
     try:
         return StructType.fromJson(json.loads(options.map_schema))
@@ -170,7 +170,7 @@ def mapping_of(
 
         readers = readers_of(options)
     given = _columns_given(options, readers)
-    # Errors name the topic-partition and the offset.
+    # These columns are read too, because errors name the topic-partition and the offset.
     places = [field for field in source_schema(headers=False) if field.name in PLACE and field.name not in given.names]
     mapping = Mapping(
         _Opener(options.map_function or ""),

@@ -1,7 +1,7 @@
-"""Make the tasks of a stream's micro-batches in Spark's driver, also of a replay.
+"""Make the tasks of a stream's micro-batches and of their replays, in Spark's driver.
 
 Spark keeps one reader in a long-lived process of the driver. At every trigger, when the last batch is durable, the
-reader calls `MicroBatches.next`. This commits the batch, rejoins if a rebalance is due, and plans the new records.
+reader calls `MicroBatches.next`. It commits the last batch, rejoins if a rebalance is due, and plans the next batch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MicroBatches(Trigger):
         return end
 
     def _mark_unwritten(self, batch: StreamOffset) -> None:
-        """Commit the starts of the first batch of a checkpoint, with a mark, so that the batch is read again."""
+        """Commit the starts of a checkpoint's first batch with a mark, so that the batch is read again."""
         if not self._resolver.marks_steps_back:
             return
         starts = {tp: span.start for tp, span in replay.records_of(batch).items()}
@@ -73,7 +73,7 @@ class MicroBatches(Trigger):
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
-            InvalidConfigurationError: `end` is of another cluster, or `replay` does not know its start.
+            InvalidConfigurationError: `end` is of another cluster, or is of Spark's own source, without a known start.
         """
         self._check_cluster(end)
         with self._owner.rebalance_paused():

@@ -1,4 +1,4 @@
-"""The options' starts and ends of partitions, before any offset is looked up. Pure.
+"""The starts and ends that the options give for partitions, before any offset is looked up. Pure.
 
 `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and both over `startingOffsets`. The ending
 options have the same order.
@@ -39,13 +39,13 @@ def starting_bounds(
     subscribed: Collection[TopicPartition],
     default: TopicWord,
 ) -> dict[TopicPartition, Bound]:
-    """Return the starts of partitions without a committed offset.
+    """Return the starts of partitions that have no committed offset.
 
     Args:
         options: The query's options.
         partitions: The partitions.
         subscribed: All partitions of the query's subscription; JSON options must name exactly these.
-        default: The value of `startingOffsets` where it is not set.
+        default: The value of `startingOffsets` if the user has not set it.
 
     Raises:
         OptionError: The starting JSON does not name the partitions of the subscription.

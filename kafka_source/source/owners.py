@@ -55,7 +55,7 @@ class PartitionOwner:
         """Commit `finished` before a rebalance gives partitions away; retry a failed commit until the rebalance.
 
         Args:
-            finished: The next offsets to read; everything before them is durable.
+            finished: The next offsets to read; all records before these offsets are durable.
         """
 
     def rejoin_if_due(self) -> OwnedPartitions:
@@ -75,17 +75,17 @@ class PartitionOwner:
         """Note the micro-batch that was just planned; see `Pace.planned` for the arguments."""
 
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Note that the tasks of a micro-batch, with these ends, have the slots' credentials."""
+        """Note that tasks have the slots' credentials, in a micro-batch with these ends."""
 
     def ask(self) -> None:
-        """Check whether the query still owns its partitions, after a failed commit."""
+        """After a failed commit, check whether the query still owns its partitions."""
 
     def rebalance_due(self) -> bool:
         """Return whether `rejoin_if_due` would rejoin the group."""
         return False
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`; everything before these offsets is durable."""
+        """Commit `finished`; all records before these offsets are durable."""
 
     def credentials(self, slot: int) -> SlotCredentials | None:
         """Return the credentials with which a task acts as this slot; None without a group."""
@@ -117,7 +117,7 @@ class Standalone(PartitionOwner):
 
 
 class StaticPartitions(PartitionOwner):
-    """The owner with `assign` and a group.
+    """The owner for `assign` with a group.
 
     As with Java's `KafkaConsumer.assign` and a group id, the query starts at the group's committed offsets, commits
     offsets to the group, and does not join it.
@@ -133,7 +133,7 @@ class StaticPartitions(PartitionOwner):
         self._all = Standalone(cluster, subscription)
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`, and repeat commits before they expire.
+        """Commit `finished`, and repeat older commits before they expire.
 
         Raises:
             InvalidConfigurationError: The group has members when the query starts.

@@ -1,14 +1,14 @@
-"""Decide how far a batch reads, by limits of options, quota and AvailableNow, and cut its ranges for tasks. No I/O.
+"""Decide how far a batch reads within its limits (options, quota, AvailableNow), and cut ranges for tasks. No I/O.
 
 `Admission` has a clock and the time of the last plan; everything else is pure.
 
-A plan depends on the batch's end offset, and on its start offset where a partition's span begins earlier (see `plan`).
-Both are in Spark's checkpoint, so a batch that is replayed after a restart has the same plan; see `MicroBatches.tasks`
-for the exceptions.
+A plan depends on the batch's end offset, and on its start offset if a partition's span begins before the latter (see
+`plan`). Spark's checkpoint has both offsets, so a batch that is replayed after a restart has the same plan; see
+`MicroBatches.tasks` for the exceptions.
 
 Spark plans a batch's DataFrame once. As in Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
-keeps the words `earliest` and `latest`, and each task looks their offsets up (`mark_late_bounds`). So a DataFrame or a
-view that is used twice reads the records that exist at the time of each action.
+keeps the words `earliest` and `latest`, and each task looks their offsets up (`mark_late_bounds`). So each action on a
+DataFrame or a view reads the records that exist at the time of the action.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def available_ends(
     Args:
         starts: The first offset to read of each partition.
         latest: The latest offset of at least these partitions.
-        target: The end of an AvailableNow run; None: another trigger.
+        target: The ends of an AvailableNow run; None: the query has another trigger.
     """
     # A partition that was created after an AvailableNow run began is left to the next run.
     ends = {tp: latest[tp] if target is None else min(latest[tp], target.get(tp, 0)) for tp in starts}
@@ -56,11 +56,11 @@ def rate_limit(
     """Return the end of each partition in a micro-batch of at most `max_offsets` offsets.
 
     Each partition gets a share in proportion to its available offsets. A partition with new offsets gets at least one
-    of them, so that it does not starve (Spark's KafkaMicroBatchStream.rateLimit); the batch may therefore exceed the
+    offset, so that it does not starve (Spark's KafkaMicroBatchStream.rateLimit). The batch may therefore exceed the
     limit by one offset for each partition.
 
     Args:
-        available: The first offset to read and the end of each partition.
+        available: For each partition, the first offset to read and the end.
         max_offsets: The limit, in offsets; None: no limit.
     """
     sizes = {tp: max(0, end - start) for tp, (start, end) in available.items()}
@@ -84,7 +84,7 @@ class Admission:
     Args:
         options: The limits: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `targetTriggerDuration`,
             `minOffsetsPerTrigger` and `maxTriggerDelay`.
-        quota: The stream's quota, with the size of records and the ends of tasks; None: unknown.
+        quota: The stream's quota, which knows the sizes of records and when tasks end; None: no quota.
         clock: The time in seconds; only differences count.
         wall_clock: The time in seconds since 1970.
     """
@@ -104,7 +104,7 @@ class Admission:
         self._size = None if target is None else TriggerSize(target / 1000)
         self._quota = quota
         self._clock, self._wall_clock = clock, wall_clock
-        # The time of the current micro-batch's plan, and its number of offsets; None: no micro-batch is measured.
+        # When the current micro-batch was planned, and its number of offsets; None: no micro-batch is measured.
         self._under_way: tuple[float, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
         self._without_target: frozenset[TopicPartition] = frozenset()
@@ -133,14 +133,14 @@ class Admission:
         limited: bool,
         may_wait: bool = True,
     ) -> dict[TopicPartition, int]:
-        """Return the ends of the next micro-batch's partitions; while it waits for more records, their starts.
+        """Return the end of each partition in the next micro-batch; while it waits for more records, the starts.
 
         Args:
             starts: The first offset to read of each partition.
             latest: The latest offset of each partition with a leader; other partitions end at their start.
-            bounds: The largest ends of partitions, see `Alignment`. At these ends `minOffsetsPerTrigger` does not wait.
+            bounds: The largest ends of partitions, see `Alignment`. `minOffsetsPerTrigger` counts offsets beyond them.
             limited: Apply the options' limits and the quota.
-            may_wait: Whether more records may be written, for which `minOffsetsPerTrigger` waits.
+            may_wait: Whether `minOffsetsPerTrigger` may wait for more records.
         """
         ends = self.available(starts, latest)
         waits = limited and may_wait and self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items()))
@@ -159,7 +159,7 @@ class Admission:
     def available(
         self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions without a limit; arguments as in `ends`."""
+        """Return the end of each partition before limits apply; arguments as in `ends`."""
         if self._target is not None:
             self._target |= {tp: latest[tp] for tp in self._without_target & latest.keys()}
             self._without_target -= latest.keys()
@@ -167,14 +167,14 @@ class Admission:
 
     @property
     def max_offsets(self) -> int | None:
-        """The maximum number of offsets of the next micro-batch, by the options and the trigger; None: no limit."""
+        """The maximum number of offsets in the next micro-batch, by options and measured triggers; None: no limit."""
         if self._size is None:
             return self._max_offsets
         size = max(self._size.limit, self._min_offsets or 0)
         return size if self._max_offsets is None else min(size, self._max_offsets)
 
     def trigger_started(self) -> None:
-        """Record that Spark requests the next micro-batch, so the last one is done."""
+        """Record that Spark requests the next micro-batch, so the last micro-batch is done."""
         if self._size is None or self._under_way is None:
             return
         (since, offsets), self._under_way = self._under_way, None
@@ -190,7 +190,7 @@ class Admission:
             )
 
     def batch_planned(self, offsets: int) -> None:
-        """Record the plan of a micro-batch with this number of offsets, and restart `maxTriggerDelay`."""
+        """Record that a micro-batch with this number of offsets is planned, and restart `maxTriggerDelay`."""
         self._last_batch = self._clock()
         self._under_way = (self._last_batch, offsets) if offsets else None
 
@@ -216,7 +216,7 @@ def spans(
         starts: The first offset of each partition.
         ends: The offset after the last record.
         slots: The slot that reads each partition; a partition without a slot gets -1, as without a group.
-        copies: The slots and replicas that read each partition, where all copies emit rows.
+        copies: The slots and replicas that read each partition, if all copies emit rows.
     """
     return {tp: Span(starts[tp], ends[tp], slots.get(tp, -1), copies.get(tp, ())) for tp in starts}
 
@@ -227,9 +227,9 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
     Args:
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
         start: The batch's start offset; None: the starts in `end` count. Spark before 4.2 requests the end offset
-            without the start, so after a restart `end` may begin too early. The plan leaves out records before `start`,
-            unless the topic was created again or the group was rewound. With `commit=sink` the starts in `end` count if
-            its stream's id shows that it was planned from `start`.
+            without the start, so after a restart spans in `end` may begin too early. The plan leaves out records before
+            `start`, unless the topic was created again or the group was rewound. With `commit=sink` the starts in `end`
+            count if the stream's id shows that `end` was planned from `start`.
     """
     if start is not None and start.by_sink and start.stream == end.stream:
         start = None
@@ -275,7 +275,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 
     Args:
         ranges: The ranges, in the order of the pieces.
-        min_partitions: Cut until there are about this many pieces; None: do not cut for a number of pieces.
+        min_partitions: Cut until there are about this many pieces; None: no minimum.
         max_records: The maximum size of a piece, in offsets; None: no maximum.
     """
     pieces = [r for r in ranges if r.size > 0]
@@ -289,7 +289,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
     """Cut the ranges that are large enough, in proportion to their sizes (SPARK-36576).
 
-    Ranges that stay whole do not count; otherwise small ranges would leave fewer pieces for large ranges.
+    The proportions leave out ranges that stay whole; otherwise small ranges would leave fewer pieces for large ranges.
     """
 
     def count(size: int, total: int, pieces: int) -> int:
@@ -320,7 +320,7 @@ def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[Plann
 
     Args:
         inputs: The inputs, as `plan` returns them. A bundle keeps their order.
-        min_offsets: Inputs with fewer offsets share bundles until a bundle has this many; larger inputs stay alone.
+        min_offsets: Inputs with fewer offsets share a bundle until it has this many offsets; larger inputs stay alone.
     """
     found: list[list[PlannedInput]] = []
     open_bundle: list[PlannedInput] = []
@@ -357,7 +357,7 @@ def min_records_per_task(options: ReadOptions) -> int:
 
 
 def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> list[PlannedInput]:
-    """Return a plan without a group, with the partitions' late starts and ends.
+    """Return the plan of a batch without a group, with late starts and ends marked.
 
     A partition that is empty now gets an input too if its end is late, because it may have records later.
 
@@ -368,7 +368,7 @@ def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> li
     ranges = [r for one in planned for r in one.ranges]
     read = {r.topic_partition for r in ranges}
     ranges += [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in bounds.late_ends if tp not in read]
-    # Tasks that wait for a leader come last, so that the others are read first.
+    # Tasks that wait for a leader come last, so that other tasks read first.
     ordered = sorted(ranges, key=lambda r: (r.topic_partition in bounds.leaderless, r))
     return [PlannedInput(-1, (_with_late_bounds(r, bounds),)) for r in ordered]
 

@@ -1,4 +1,4 @@
-"""Settle where a stream's partitions continue: look facts up (`facts`), let `decision` decide, and act on it."""
+"""Settle where a stream's partitions continue: look facts up (`facts`), let `decision` decide, act on the decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class ShortLogs:
-    """The partitions whose log ends before the position, while their leader may be behind.
+    """The partitions whose log ends before the query's position, while their leader may be behind.
 
     Args:
         seconds: The time for which a leader may be behind (`data.loss.patience.ms`).
@@ -53,7 +53,7 @@ class ShortLogs:
         self._since: dict[TopicPartition, float] = {}
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Discard all other partitions, whose logs are no longer short."""
+        """Keep only these partitions, because the logs of all others are no longer short."""
         self._since = {tp: since for tp, since in self._since.items() if tp in partitions}
 
     def seconds(self, tp: TopicPartition) -> float:
@@ -100,8 +100,8 @@ class Settled:
     """The positions of a trigger's partitions.
 
     Attributes:
-        starts: The positions, without positions that only a partition's next leader can return.
-        stepped: The partitions that step back, because records were lost.
+        starts: The known positions. A position that only a leader can return stays unknown until there is a leader.
+        stepped: The partitions in which the query steps back.
         latest: The latest offset of each partition that has a leader; with `read_committed` the last stable offset.
         leaders: The epochs of the partitions' leaders; -1: unknown.
     """
@@ -166,11 +166,11 @@ class PositionTracker:
         self._are_replaced = are_replaced
         self._subscribed = frozenset(subscribed)
         self._own_positions = options.redundant_emit == "all"
-        # The join of the slots after which the positions were last resolved; None: this process has not resolved any.
+        # The join of the slots after which positions were last resolved; None: this process has resolved no position.
         self._resolved_join: int | None = None
-        # Partitions that start at `latest` by their topic's word in startingOffsets; the checkpoint has no such starts.
+        # Partitions that start at `latest` by their topic's word in startingOffsets; the checkpoint lacks these starts.
         self._start_at_latest: frozenset[TopicPartition] = frozenset()
-        # The query's own commits that are ahead of the checkpoint at its start.
+        # The query's own commits that were ahead of the checkpoint when the query started.
         self._own_ahead: dict[TopicPartition, int] = {}
         self._is_compared = False
         self._rules = Rules(
@@ -191,24 +191,24 @@ class PositionTracker:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the checkpoint was compared with the query's own commits; before, nothing is committed."""
+        """Whether the checkpoint was compared with the query's own commits; nothing is committed earlier."""
         return self._is_compared
 
     @property
     def awaits_longer_logs(self) -> bool:
-        """Whether a leader may be behind the position in its partition."""
+        """Whether the leader of a partition may be behind the query's position."""
         return bool(self._short_logs)
 
     @property
     def marks_steps_back(self) -> bool:
-        """Whether the mark of a rewind shows a step back in the checkpoint."""
+        """Whether the checkpoint marks a step back in the same way as a rewind."""
         return not self._own_positions
 
     def compare_with_group(self, newest: StreamOffset) -> None:
         """Compare the newest offset of the checkpoint with the query's own commits, when the query starts.
 
         Raises:
-            InvalidConfigurationError: The query has committed further, and `group.on.older.checkpoint` is `stop`.
+            InvalidConfigurationError: The commits are ahead, and `group.on.older.checkpoint` is `stop`.
         """
         if self._is_compared:
             return
@@ -243,7 +243,7 @@ class PositionTracker:
 
         Without a rebalance or a new partition the positions are the ends of the last batch. After a rebalance the
         group's committed offsets count too. A partition that is new to this query starts at its first offset or, when
-        the query starts, at the options' start. A position outside the log moves to an offset within it. Tasks detect
+        the query starts, at the options' start. A position beyond the end of a log moves into the log. Tasks detect
         positions before the first offset, without another request.
 
         Raises:
@@ -314,9 +314,9 @@ class PositionTracker:
         return committed
 
     def _check_topics(self, doubtful: Collection[str]) -> None:
-        """Check that the topics are those that were described; raises RefreshRetriableError."""
+        """Check that these topics were not created again since they were described; raises RefreshRetriableError."""
         if doubtful and self._are_replaced(doubtful):
-            # Their records are not lost; they belong to new topics, which the next attempt reads from the start.
+            # No record is lost, because the next attempt reads the new topics from their start.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(doubtful))}.")
 
     def _begin(self, partitions: Collection[TopicPartition], case: _Case) -> dict[TopicPartition, int]:
@@ -342,7 +342,7 @@ class PositionTracker:
         )
 
     def _act(self, case: _Case) -> None:
-        """Report losses, note the positions, and let the group follow where the query steps back, as in a rewind."""
+        """Report losses, note the positions, and rewind the group where the query steps back."""
         decisions, scope = case.decisions, case.scope
         start_and_end.report(self._options, decisions)
         for tp, one in decisions.items():
@@ -361,7 +361,7 @@ class PositionTracker:
             self._resolved_join = scope.owned.joins
 
     def _report_start(self, case: _Case) -> None:
-        """Log where partitions that are new to the query continue, and commit the starts of the other partitions."""
+        """Log where the query continues at the group's offsets, and commit the starts of the other partitions."""
         facts, start, options = case.facts, case.scope.start, self._options
         entries = [one.group.entry for one in facts.values() if one.group is not None and one.group.entry is not None]
         begun = {tp: one.start for tp, one in facts.items() if one.start is not None}
@@ -373,7 +373,7 @@ class PositionTracker:
                 start_and_end.warn_of_new_checkpoint(options, entries)
             start_and_end.log_committed_start(options, continued, commits=self._policy.keeps)
         self._log_moves(start, case.decisions)
-        # Other clients do not read the note, and would continue at the ignored offsets.
+        # Other clients do not read the notes of offsets, and would continue at the ignored offsets.
         ignored = {tp: at for tp, at in continued.items() if tp in case.ignored}
         self._offsets.remember(ignored | begun)
         self._starts_later |= case.later

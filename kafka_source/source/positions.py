@@ -50,7 +50,7 @@ class Positions:
         clock: The time in seconds; only differences count.
 
     Attributes:
-        stream: The stream's id, which its commits carry; None: no batch is planned yet, or the stream has no id.
+        stream: The stream's id, which commits carry; None: no batch is planned yet, or the stream has no id.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,11 +82,11 @@ class Positions:
             partition.known = one.known
 
     def learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
-        """Record the stream of the checkpoint's offset, the rewinds that it follows, and its leader epochs.
+        """Record the stream, the followed rewinds and the leader epochs of an offset of the checkpoint.
 
         Args:
             offset: The offset.
-            newest: Whether `offset` is the newest offset of the checkpoint. If not, this process has newer positions.
+            newest: Whether `offset` is the newest offset of the checkpoint. If not, already known rewinds stay.
         """
         self.stream = offset.stream or self.stream
         self._newest = offset
@@ -95,12 +95,12 @@ class Positions:
                 self._partitions[tp].known = replace(self.known(tp), rewind=rewind_id)
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
-        """Record the ids of the topics that are read now, and of their cluster; None: unknown."""
+        """Record the ids of the topics that are read now, and their cluster's id (None: unknown)."""
         self._topics |= ids
         self._cluster = cluster
 
     def begin(self, start: StreamOffset) -> None:
-        """Continue at the end of a micro-batch, where the next one starts; keep the other known facts."""
+        """Continue where the next micro-batch starts; keep the other known facts."""
         if start == self._start:
             for tp, end in self.current_ends(start).items():
                 if self.known(tp).next is None:
@@ -123,8 +123,8 @@ class Positions:
 
         Args:
             offsets: The offsets.
-            rewinds: Whether this starts a rewind, which the query follows. The query's later commits carry the rewind's
-                mark, so that earlier positions of the group's queries no longer count.
+            rewinds: Whether the step is a rewind. Then the query's later commits carry the rewind's mark, so that
+                earlier positions of the group's queries no longer count.
         """
         mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():
@@ -133,7 +133,7 @@ class Positions:
             )
 
     def replaced(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions in which a restart would find another offset."""
+        """Return the partitions in which a restart would find an offset other than the position."""
         return frozenset(tp for tp in partitions if self.known(tp).is_replaced)
 
     def forget_topics(self, topics: Collection[str]) -> None:
@@ -157,7 +157,7 @@ class Positions:
         A partition without new records keeps its epoch, so that an election alone changes no offset of a checkpoint.
 
         Args:
-            starts: The start of the micro-batch, that is the positions.
+            starts: The starts of the micro-batch, which are the positions.
             ends: The ends of the micro-batch.
             leaders: The epoch of the leader that has returned each end; -1: unknown.
         """
@@ -167,7 +167,7 @@ class Positions:
     # ---- rewinds of the group
 
     def unfollowed_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
-        """Return the rewinds that the query has not followed yet: their ids, by partition."""
+        """Return, by partition, the ids of rewinds that the query has not followed yet."""
         found = {tp: decision.unfollowed_rewind(self.known(tp), entry) for tp, entry in committed.items()}
         return {tp: rewind for tp, rewind in found.items() if rewind is not None}
 
@@ -181,17 +181,17 @@ class Positions:
         return {tp: rewind_id for tp in partitions if (rewind_id := self.known(tp).rewind) is not None}
 
     def current_ends(self, offset: StreamOffset) -> dict[TopicPartition, int]:
-        """Return the ends of an offset, except ends from before a rewind: to commit them would undo the rewind."""
+        """Return the ends of an offset, except ends from before a rewind, whose commit would undo the rewind."""
         return {tp: end for tp, end in offset.ends.items() if offset.rewinds.get(tp) == self.known(tp).rewind}
 
     def is_own(self, entry: CommitOffset) -> bool:
-        """Return whether this stream has committed an offset of the group."""
+        """Return whether this offset of the group was committed by this stream."""
         return self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
 
     # ---- the topics of the group's offsets
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets of the group that count, and record the offsets of other topics of the same name."""
+        """Return the group's offsets that count, and record which offsets are of another topic of the same name."""
         ids = self._ids()
         for tp, entry in committed.items():
             self._partitions[tp].is_ignored = is_of_other_topic(entry, ids.get(tp.topic), self._cluster)
@@ -202,7 +202,7 @@ class Positions:
         return frozenset(tp for tp in partitions if self._get(tp).is_ignored)
 
     def is_of_new_topic(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether an offset belongs to the current topic, where the topic was created again.
+        """Return whether an offset belongs to the new topic, if a topic was created again.
 
         An offset without an id may belong to the deleted topic, unless the request for the offset had the new id.
         """
@@ -216,7 +216,7 @@ class Positions:
     # ---- the driver's commits
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        """Return offsets as they are committed: with the stream's id, rewinds' marks, leader epochs and topic ids."""
+        """Return offsets to commit, with the stream's id, the marks of rewinds, leader epochs and topic ids."""
         epochs = {tp: self._epoch_of(tp, offset) for tp, offset in offsets.items()}
         return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, self._ids(), self._cluster)
 
@@ -238,7 +238,7 @@ class Positions:
         """Return the offsets of `missing` that do not set the group back.
 
         Another application may have read on before the partitions came back, or the group was rewound while this
-        micro-batch was read. Then the group's offset counts as committed, and the next micro-batch begins there.
+        micro-batch was read. Then the missing offset counts as committed, and the group keeps its own offset.
 
         Args:
             missing: The offsets that the group is not known to have.

@@ -92,7 +92,7 @@ class Query:
         engine: The engine of the query's tasks, see `engine_of_tasks`.
         columns: The columns of the rows.
         decoding: How columns are decoded; None: no column is decoded.
-        mapping: The function that makes rows of these columns; None: the columns are the rows.
+        mapping: The function that makes rows from these columns; None: Spark gets these columns.
         caller: The kind of reader.
     """
 
@@ -133,11 +133,11 @@ class Query:
         return cls(options, engine, *requested(schema, options, readers), mapping, caller)
 
     def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task's records for Spark, all of them before the generator ends."""
+        """Yield the rows that Spark gets for a task's records; before the generator ends, it yields all rows."""
         return records if self.mapping is None else self.mapping.rows(records)
 
     def new_policy(self) -> CommitPolicy:
-        """Return a commit policy of the query. A driver makes one and keeps it, and so does a task."""
+        """Return a new commit policy of the query. A driver and each task make a policy once, and keep it."""
         return policy_of(self.options, self.caller)
 
     @property
@@ -157,7 +157,7 @@ class TaskFactory:
         credentials: Returns the credentials of a slot; None without a group.
         cluster: The id of the cluster that is read; None: unknown.
         topics: The ids of the topics that have an id.
-        rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
+        rewinds: The rewind that each partition follows; a partition that was never rewound is left out.
         stream: The id of the stream; None in a batch.
         uncommitted: The partitions in which no task commits.
     """
@@ -199,7 +199,7 @@ def bundle_tasks(
         tasks: Makes the tasks.
         min_offsets: Tasks with fewer offsets share input partitions, see `plan.bundles`.
         ticket: Returns a task's part of the quota, given a number and the task's share of the batch; None: no quota.
-            The number is the slot's; without a group it is the task's.
+            The number is the slot's number; without a group, it is the task's number.
     """
     total = sum(one.size for one in planned)
     numbers = itertools.count()
@@ -262,12 +262,12 @@ def _commit_existing(query: Query, read: StreamOffset, commit: CommitRead) -> No
 
 
 def reports_of(bundle: TaskBundle, *, joins_slots: bool) -> int:
-    """Return how many ends an input partition reports: tasks that are read together have one end."""
+    """Return how many ends of tasks an input partition reports; tasks that are read together report one end."""
     return sum(len(part) if _is_limited(part[0]) else 1 for part in _parts(bundle, joins_slots=joins_slots))
 
 
 def _parts(bundle: TaskBundle, *, joins_slots: bool) -> list[tuple[ReadTask, ...]]:
-    """Return the tasks whose slots attach together; empty if an input partition only publishes hand-offs."""
+    """Return the groups of tasks whose slots attach together; no group if the bundle only publishes hand-offs."""
     return [bundle.tasks] if joins_slots and bundle.tasks else [(task,) for task in bundle.tasks]
 
 
@@ -281,7 +281,7 @@ def _merged(group: Sequence[ReadTask]) -> ReadTask:
 
 
 def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
+    """Yield the records of the task's ranges, with exactly the requested columns."""
     options = query.options
     for replica, ranges in by_replica(_with_current_bounds(task, query)):
         has_dead_letters = options.deadletter_topic is not None
@@ -301,12 +301,12 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None
 
 
 def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, reasons: Sequence[str]) -> None:
-    """Count records whose values cannot be decoded, and write them to the topic of dead letters, if there is one.
+    """Count records whose values cannot be decoded, and write the records to the dead letter topic, if there is one.
 
     The dead letters are acknowledged when this returns, and only then the task commits the records' offsets.
     """
     topic = query.options.deadletter_topic
-    # The other copies of a partition have the same records.
+    # Only the first copy of a partition writes, because the other copies have the same records.
     if topic is not None and replica == 0:
         write_dead_letters(query.settings, topic, records, reasons, query.engine)
         failpoint("dead-letters-written")

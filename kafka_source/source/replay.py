@@ -1,10 +1,10 @@
-"""Batches that Spark has finished unread, and batches that Spark's own Kafka source has planned.
+"""Batches that Spark has finished without reading them, and batches that Spark's own Kafka source has planned.
 
-The commit policy decides which ranges a replay of kafkagroup's batches reads (`commits`).
+The commit policy (`commits`) decides which ranges a replay of kafkagroup's own batches reads.
 
 A batch of Spark's own Kafka source is planned again. Spark's offset has the end of a batch, and the previous offset has
-the batch's start. The first batch's start is in the file `sources/0/0` of the checkpoint, whose location Spark does not
-give to a Python source. So the options resolve this start, or a command imports it.
+the batch's start. The first batch's start is in the checkpoint's file `sources/0/0`, but Spark does not give a Python
+source the location of the checkpoint. So this start is resolved from the options, or a command imports it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UnreadBatches:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        # The last planned batch with records, while Spark has not requested its tasks.
+        # The last planned batch with records, until Spark requests the batch's tasks.
         self._unread: StreamOffset | None = None
         # Whether Spark may have read no batch of this checkpoint.
         self._is_unproven = False
@@ -75,7 +75,7 @@ class UnreadBatches:
 
 
 def records_of(batch: StreamOffset) -> dict[TopicPartition, Span]:
-    """Return the spans of a batch that have records, by partition."""
+    """Return, by partition, the spans of a batch that have records."""
     return {tp: span for tp, span in batch.partitions.items() if span.end > span.start}
 
 
@@ -111,10 +111,10 @@ def planned_batch(
     subscribed: Collection[TopicPartition],
     existing: Collection[TopicPartition],
 ) -> StreamOffset:
-    """Return the end offset of a batch that Spark's source has planned, with the starts that it would read from.
+    """Return the end offset of a batch that Spark's source has planned, with the batch's starts added.
 
     Args:
-        start: The batch's start offset; without partitions for a query's first batch.
+        start: The batch's start offset, which has no partitions for a query's first batch.
         end: The batch's end offset, in Spark's form.
         cluster: The lookups of offsets.
         options: The query's options.

@@ -1,7 +1,7 @@
 """The columns that a task fetches for its rows, and the columns that it makes.
 
-A task makes decoded columns (`value.format`, `key.format`), and with `redundant.emit=all` the column `replica`: the
-number of the partition's copy for which a row was read.
+A task makes decoded columns (`value.format`, `key.format`). With `redundant.emit=all` it makes the column `replica`,
+which has the number of the partition's copy for which a row was read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FOR_DEAD_LETTERS = ["key", "value", "headers"]
 def columns_to_fetch(
     columns: tuple[Column, ...], decoding: Decoding | None = None, *, dead_letters: bool = False
 ) -> tuple[Column, ...]:
-    """Return the columns that an engine reads for these columns of rows; at least one.
+    """Return the columns that an engine reads for these columns of rows; at least one column.
 
     Args:
         columns: The columns of the rows.
@@ -59,7 +59,7 @@ def rows_of(
     readers: Readers | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of fetched records, with exactly the requested columns; `decode` may cut them into batches.
+    """Yield the rows of fetched records, with exactly the requested columns; `decode` may cut the rows into batches.
 
     Args:
         batch: The columns of `columns_to_fetch`.

@@ -1,9 +1,9 @@
-"""How a query follows the halts of its group (`pause`, `stop`, `resume`): where it ends, and when it leaves.
+"""How a query follows the halts of its group (`pause`, `stop`, `resume`): where it stops, and when it leaves the group.
 
-`limit` and `is_at_rest` decide; `Standstill` looks the halt up at every trigger, and keeps the shown state.
+`limit` and `is_at_rest` decide. `Standstill` looks the halt up at every trigger, and keeps the state that it shows.
 
-A halt has a boundary for each partition. The query that owns the partition stops there and stays a member. It leaves
-when the group has committed every boundary, so that no partition moves while another one still has to be read.
+A halt has a boundary for each partition. The query that owns the partition stops at the boundary and stays a member. A
+stopped query leaves when the group has committed every boundary, so that no partition moves during a read.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kafka_source.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
-# The longest wait for the halts' coordinator after the first trigger; then the last known halt counts.
+# The longest wait for the halts' coordinator after the first trigger. After this time the last known halt counts.
 _LOOK_SECONDS = 5.0
 
 
 def limit(
     halt: Halt | None, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the ends up to which partitions may be read: at most their boundaries.
+    """Return the ends up to which partitions may be read, which are at most their boundaries.
 
     Args:
         halt: The halt of the group; None: there is none.
@@ -47,7 +47,7 @@ def has_reached(halt: Halt, positions: Mapping[TopicPartition, int]) -> bool:
 
 
 def is_at_rest(halt: Halt, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> bool:
-    """Return whether a stopped group no longer needs a query.
+    """Return whether a stopped group no longer needs this query as a member.
 
     Args:
         halt: The halt that stops the group.
@@ -87,10 +87,10 @@ class Standstill:
         self._obeyed: tuple[int, Mapping[TopicPartition, str]] | None = None
 
     def look(self) -> None:
-        """Look up the group's newest halt, when a trigger knows the query's partitions.
+        """Look up the group's newest halt.
 
         Raises:
-            KafkaGroupError: The first lookup fails. Without a response a later trigger keeps the known halt.
+            KafkaGroupError: The first lookup fails. If a later lookup fails, the known halt stays.
         """
         if self._group is None or self._client is None or self._is_forbidden:
             return
@@ -141,11 +141,11 @@ class Standstill:
         return True
 
     def obey(self, positions: Mapping[TopicPartition, int], members: Mapping[TopicPartition, str]) -> None:
-        """Report to the commands that this query obeys the halt, if everything before its positions is committed.
+        """Report to the commands that this query obeys the halt, if all records before the positions are committed.
 
         Args:
             positions: The next offset to read of each partition of the query.
-            members: The ids of the members that own its partitions.
+            members: The ids of the members that own the query's partitions.
         """
         halt = self._halt
         if halt is None or not members or self._obeyed == (halt.number, members):
@@ -175,7 +175,7 @@ class Standstill:
         return self._due != self._shown
 
     def note_planned(self) -> None:
-        """Record the plan of a micro-batch, whose progress shows the state."""
+        """Record that a micro-batch is planned, whose progress shows the state."""
         self._shown = self._due
 
     @property
@@ -185,11 +185,11 @@ class Standstill:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the query is at rest and its progress shows the stop, so that it leaves the group."""
+        """Whether the query is at rest and its progress shows the stop, so that the query leaves the group."""
         return self._stop is not None and self._stop == self._due == self._shown
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Return whether a stopped query has nothing left to read, committed or not."""
+        """Return whether the group is stopped, and the query has read up to its boundaries, even without a commit."""
         return self._stop is not None and has_reached(self._stop, positions)
 
     def _is_at_rest(self, positions: Mapping[TopicPartition, int]) -> bool:

@@ -1,4 +1,4 @@
-"""Starts and ends of a read: committed, earliest, latest, JSON, timestamps; `failOnDataLoss` of a batch."""
+"""Resolve starts and ends of a read (committed, earliest, latest, JSON, timestamps), and check them for data loss."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class BatchBounds:
     Attributes:
         starts: The first offset of each partition.
         ends: The offset after the last record.
-        late_starts: The partitions whose start `earliest` is looked up by each action of a batch without a group.
-        late_ends: The partitions whose end `latest` is looked up by each action.
-        leaderless: The late partitions without a leader, with 0 for both offsets. Their tasks wait for a leader.
+        late_starts: The partitions whose start `earliest` each action looks up, in a batch without a group.
+        late_ends: The partitions whose end `latest` each action looks up, in a batch without a group.
+        leaderless: The late partitions that have no leader. Both offsets are 0, and the tasks wait for a leader.
         epochs: The epoch of the leader that has returned each end, if known and the end is not late.
     """
 
@@ -65,7 +65,7 @@ def resolve_batch(
         owner: Knows the group's committed offsets.
         partitions: The partitions that the query owns.
         subscribed: All partitions of the query's subscription; JSON options must name exactly these.
-        check_all: Check all starts for data loss; if false, check committed starts, and leave the others to the tasks.
+        check_all: Check all starts for data loss; if false, check only committed starts, and tasks check other starts.
 
     Raises:
         DataLossError: `failOnDataLoss` is set and a checked start lies outside the log, or the log ends before an
@@ -119,7 +119,7 @@ def look_up(
         cluster: Looks the offsets up.
         options: The query's options.
         bounds: The bounds. A time after the last record resolves to the latest offset.
-        matches: Whether a time after the last record is an error instead (`startingOffsetsByTimestampStrategy`).
+        matches: Whether `startingOffsetsByTimestampStrategy` applies, which can make such a time an error.
 
     Raises:
         InvalidConfigurationError: A time has no record.
@@ -149,10 +149,10 @@ _GIVEN_END_PAUSES = RetryPolicy(0.3, 1.0)
 def _check_given_ends(
     cluster: Cluster, options: ReadOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> None:
-    """Check once, in the plan, whether the logs reach the options' ending offsets.
+    """Check, in the plan, whether the logs reach the options' ending offsets.
 
-    Otherwise each attempt of a task would wait `data.loss.patience.ms` for records that are never written. A leader may
-    be behind for a moment, so the check is repeated for a short time, with the current leaders. Without
+    Without this check each attempt of a task would wait `data.loss.patience.ms` for records that are never written. A
+    leader may be behind for a moment, so the check is repeated for a short time, with the current leaders. Without
     `failOnDataLoss` nothing is checked, because a task waits only once and then reads the existing records.
 
     Raises:
@@ -186,7 +186,7 @@ def _check_given_ends(
 
 
 def start_after_end(tp: TopicPartition, start: int, end: int) -> InvalidConfigurationError:
-    """Return the error for a batch whose options give a start beyond the end, which Spark refuses too."""
+    """Return the error for options that give a start beyond the end, as in Spark's own source."""
     return InvalidConfigurationError(
         f"The start of {tp.topic}-{tp.partition}, offset {start}, is beyond its end, offset {end}. Correct the "
         "starting or the ending options; `latest` ends where the log ends now.",
@@ -203,7 +203,7 @@ def _settle(
     """Decide where a batch starts, by its options, its group's offsets, and the logs.
 
     Raises:
-        DataLossError: `failOnDataLoss` is set, and a start lies outside the log or is not in the log of its leader.
+        DataLossError: `failOnDataLoss` is set, and a start lies outside the log, or the log diverged before the start.
     """
     rules = Rules(max_offset, moves_to_first=True, fails_on_loss=options.fail_on_data_loss)
     earliest = cluster.earliest(starts)
@@ -276,7 +276,7 @@ class _CommitRead(Protocol):
 
 
 def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, commit: _CommitRead) -> None:
-    """Commit the ranges that were read, without topics that were deleted or created again since the plan.
+    """Commit the ranges that were read, except in topics that were deleted or created again since the plan.
 
     Where the group's coordinator compares the topics' ids in the commit, no other request is needed.
 
@@ -293,11 +293,11 @@ def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, 
 
 
 def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:
-    """Return the ranges that may be committed: without topics that were deleted or created again since the plan.
+    """Return the ranges that were read, except in topics that were deleted or created again since the plan.
 
     Otherwise the new topic would get the deleted topic's offset, and the next reader would leave records out. A
-    coordinator that compares topic ids refuses such a commit too, but with all topics of the transaction, and with the
-    same error as for a topic that it does not know yet. So metadata are requested; see docs/design/transactions.md.
+    coordinator that compares topic ids refuses all topics of such a transaction, with the same error as for a topic
+    that it does not know yet. So metadata are requested; see docs/design/transactions.md.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.
@@ -320,7 +320,7 @@ def log_committed_start(options: ReadOptions, committed: Collection[TopicPartiti
     The level is WARN, unless the user has set `group.membership=true` or `startingOffsets=committed`.
 
     Args:
-        options: The options of a query in a group that has read nothing yet.
+        options: The options of a query that is in a group and has read nothing yet.
         committed: The partitions for which the group has committed an offset.
         commits: Whether the query overwrites the group's offsets by its commits.
     """

@@ -1,6 +1,6 @@
-"""The stream reader as Spark calls it, in each version: read limits, the calls of AvailableNow, the progress.
+"""The stream readers for the versions of Spark, with read limits, AvailableNow and the progress.
 
-From Spark 4.2 on the reader gets the last batch's end and the limits. `StreamReader` is the installed Spark's class.
+From Spark 4.2 on, the reader gets the last batch's end and the limits. `StreamReader` fits the installed Spark.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ANY_BYTES = (1 << 63) - 1
 
 @short_errors
 class _StreamReader(DataSourceStreamReader):
-    """The common part of all versions of Spark.
+    """The part of the stream reader that all versions of Spark share.
 
     Args:
         given: The options as the user wrote them.
@@ -59,7 +59,7 @@ class _StreamReader(DataSourceStreamReader):
         self._leave: Callable[[], None] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return an offset without partitions, because the first batch resolves the positions, in its end offset."""
+        """Return an offset without partitions, because the first batch resolves the positions."""
         return StreamOffset().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -75,7 +75,7 @@ class _StreamReader(DataSourceStreamReader):
         return read_task.read_bundle(partition, self._query)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit everything before `end`, which Spark has made durable."""
+        """Commit `end`, because Spark has made everything before it durable."""
         self._batches().finished(self._offsets.parse(end))
 
     def stop(self) -> None:
@@ -158,7 +158,7 @@ class StreamReaderSpark40(_StreamReader):
         return self._last_end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the input partitions of the batch, and keep `end` as the start of the next one.
+        """Return the input partitions of the batch, and keep `end` as the start of the next batch.
 
         After a restart Spark first requests an empty batch, which ends where the query stopped.
         """

@@ -1,7 +1,7 @@
 """The topics of a stream that were deleted or created again, and its partitions without a leader.
 
 A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic are
-invalid in the new one, so the stream reads the new topic from its first record.
+invalid in the new topic, so the stream reads the new topic from its first record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CheckedStart:
-    """The start of a micro-batch after its topics were compared with those of the cluster.
+    """The start of a micro-batch after its topics were compared with the topics of the cluster.
 
     Attributes:
         start: The start offset without lost topics.
@@ -38,7 +38,7 @@ class CheckedStart:
 class TopicTracker:
     """Compare the topics of a stream's offsets with the topics of the cluster.
 
-    A topic that was deleted, and perhaps created again, is lost until a micro-batch starts with the new topic's id.
+    A topic that was deleted, and perhaps created again, counts as lost until a micro-batch starts with the new id.
 
     Args:
         cache: The topics of the cluster.
@@ -48,13 +48,13 @@ class TopicTracker:
     def __init__(self, cache: TopicIds, *, fail_on_data_loss: bool) -> None:
         self._cache = cache
         self._fail_on_data_loss = fail_on_data_loss
-        # Each lost topic as the cluster had it when the loss was reported; None: deleted.
+        # Each lost topic as it was described when the loss was reported; None: deleted.
         self._lost: dict[str, Topic | None] = {}
-        # The positions of a query without a micro-batch, whose checkpoint has neither positions nor ids.
+        # The positions of a query that has no micro-batch yet, so that its checkpoint has neither positions nor ids.
         self._unread = StreamOffset()
 
     def note_unread(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Record the topics of a query without a micro-batch, with the positions at which it starts."""
+        """Record the topics of a query that has no micro-batch yet, with the positions at which the query starts."""
         names = {tp.topic for tp in starts} - self._unread.topics.keys()
         if names:
             spans = {tp: Span(start, start, -1) for tp, start in starts.items() if tp.topic in names}
@@ -119,7 +119,7 @@ class TopicTracker:
         return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
 
     def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:
-        """Return the topics of `start` that are lost, as the cluster has them now."""
+        """Return the lost topics of `start`, each as it is described now."""
         topics = self._cache.describe(tp.topic for tp in start.partitions)
         return {name: topic for name, topic in topics.items() if _is_lost(start, name, topic)}
 
@@ -143,7 +143,7 @@ class PartitionsWithoutLeader:
         return frozenset(self._since)
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
-        """Check that none of these partitions has had no leader for too long.
+        """Check how long these partitions have had no leader.
 
         Raises:
             RetriableError: A partition has had no leader for too long. A restarted query waits as long again.

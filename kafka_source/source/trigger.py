@@ -1,4 +1,4 @@
-"""Plan one trigger of a stream: look facts up, decide (`decision`, `plan`), act. It needs no Spark.
+"""Plan one trigger of a stream: look facts up, decide (`decision`, `plan`), act. This module needs no Spark.
 
 Spark's streams plan micro-batches with `Trigger` (`micro_batches`), and so does `kafkagroup.arrow.consume`.
 """
@@ -54,7 +54,7 @@ class Trigger:
         options: The stream's options.
         policy: The stream's commit policy.
         siblings: The other reads of this driver and group; None: they cannot be found.
-        schemas: The ids of the schemas to which values are resolved, by column.
+        schemas: For each column, the id of the schema to which values are resolved.
         static: Whether the stream's members are static, even if the user sets no instance id.
     """
 
@@ -70,7 +70,7 @@ class Trigger:
         self._options, self._policy = options, policy
         self._schemas = dict(schemas or {})
         check_engine(options.engine, options.settings)
-        # A lookup does not wait for leaders, because the trigger waits for them, and reads the other partitions.
+        # A lookup does not wait for leaders, because the trigger reads the other partitions while it waits for leaders.
         self._cluster = Cluster.of(options, leader_seconds=0)
         self._leaderless = PartitionsWithoutLeader(options.coordinator_timeout_ms / 1000)
         self._selection = subscription_of(options)
@@ -94,8 +94,8 @@ class Trigger:
             positions,
             self._topics.are_replaced,
         )
-        # A limit in bytes needs the sizes that tasks measure; a limit in time needs the ends of tasks. Tasks report
-        # both, and the number of bad values, as with a quota.
+        # A limit in bytes needs the sizes of records, and a limit in time needs the times at which tasks end. Tasks
+        # report both, and the number of bad values, as with a quota.
         limits = (options.max_bytes_per_trigger, options.target_trigger_duration)
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
@@ -112,7 +112,7 @@ class Trigger:
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
         self._looked_up_ms = 0
-        # The last end offset of this process. A batch with another end is a replay from the checkpoint.
+        # The end offset that this process planned last. A batch with another end is a replay from the checkpoint.
         self._planned: StreamOffset | None = None
         self._selects_all_of_checkpoint = False
 
@@ -125,7 +125,7 @@ class Trigger:
         """Return the end offset of the next micro-batch; `start` itself if there is nothing to plan.
 
         Args:
-            start: The end of the last batch; without partitions until a query's first batch.
+            start: The end of the last batch; before a query's first batch, an offset without partitions.
             limited: Apply the options' limits and the quota.
 
         Raises:
@@ -133,7 +133,7 @@ class Trigger:
             FencedError: Another process has this query's place in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
-        # First, so that the measured time has no rebalance, which takes as long for micro-batches of any size.
+        # Called first, so that the measured time includes no rebalance, whose time does not depend on the batch's size.
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
@@ -156,7 +156,7 @@ class Trigger:
         """Plan one trigger: the query's partitions, their positions, and their ends."""
         is_first = not self._resolver.is_resolved
         scope, unassigned = self._scope(start)
-        # After the rebalance, because the previous owner of a new partition may have reported that it obeys the halt.
+        # Look after the rebalance, because a partition's previous owner may have reported that it obeys the halt.
         self._standstill.look()
         known, owned, leaderless = scope.start, scope.owned, scope.leaderless
         self._policy.keep_record(self._positions.stream, scope.partitions)
@@ -167,7 +167,7 @@ class Trigger:
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
         if not self._resolver.marks_steps_back:
-            # The checkpoint must have the rewind before more is read: plans leave out records before their start.
+            # Read no records before the checkpoint has the step back: plans leave out records before the start offset.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined, so other members may have read on.
@@ -200,7 +200,7 @@ class Trigger:
             return removed("The group has removed the slots since the positions were looked up.")
         if self._policy.is_output and not start.by_sink:
             # Before the sink's first batch, the group may lack the query's positions, because other settings may not
-            # have committed the last batch. From then on the group's offsets match the output.
+            # have committed the last batch. From the first batch on, the group's offsets match the output.
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
@@ -260,7 +260,7 @@ class Trigger:
         return self._owner.rejoin_if_due().joins == scope.owned.joins
 
     def _current_slots(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
-        """Return the slots of the assigned partitions, without topics whose ids have changed since."""
+        """Return the slots of the assigned partitions, except in topics whose ids have changed since the assignment."""
         return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
 
     def _end_offset(
@@ -313,7 +313,7 @@ class Trigger:
             self._owner.offsets.commit(self._positions.current_ends(end), has_looked=has_looked)
 
     def offsets_of_member(self, end: StreamOffset) -> GroupOffsets:
-        """Return the offsets to commit in a transaction for everything before `end`, as the member of this stream.
+        """Return the offsets with which a transaction commits everything before `end` as this stream's member.
 
         Raises:
             FencedError: The group has removed this member.
@@ -355,7 +355,7 @@ class Trigger:
         return self._standstill.has_stopped and self._owner.has_joined
 
     def has_reached_stop(self, read: StreamOffset) -> bool:
-        """Return whether the group is stopped, and the positions are at its boundaries, committed or not."""
+        """Return whether the group is stopped, and the positions are at the boundaries, even without a commit."""
         return self._standstill.ends(read.ends)
 
     def finished(self, end: StreamOffset) -> None:
@@ -442,7 +442,7 @@ class Trigger:
         return checked.start
 
     def _check_selection(self, start: StreamOffset) -> None:
-        """Report partitions of the checkpoint that the query's options no longer select, when the query starts.
+        """When the query starts, report partitions of the checkpoint that the query's options no longer select.
 
         Raises:
             DataLossError: There are such partitions, and `failOnDataLoss` is set; or the options select no partition of
