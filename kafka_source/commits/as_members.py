@@ -1,7 +1,7 @@
 """The offsets of a group whose members are a query's slots: the driver commits as these members.
 
 Before its first commit in a generation the driver compares offsets, because other members may have read on, or rewound
-the group. The driver repairs late commits without a transaction (`late_commits`).
+the group. The driver repairs what a late commit without a transaction has set back (`late_commits`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TRANSIENT = (RetriableError, AbortableError, UnknownOutcomeError)
 
 
 class SlotsRemovedError(RefreshRetriableError):
-    """The group has removed the query's slots, so the trigger begins again in the generation that they join next."""
+    """The group has removed the query's slots; the trigger begins again in the generation that the slots join next."""
 
 
 class AsMembers(KeptOffsets):
@@ -77,19 +77,19 @@ class AsMembers(KeptOffsets):
         self._stops = options.group_on_lost == "stop"
         self._settings = options.settings
         self._patience = options.coordinator_timeout_ms / 1000
-        # Also if tasks or the sink commit, because a late commit of starting offsets would set the group back.
+        # Set even if tasks or the sink commit, because a late commit of starting offsets would set the group back.
         self._transactional = policy.driver_id is not None and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
         self._coordinator_seconds = coordinator_seconds(options)
         self._committer: TransactionalCommitter | None = None
-        # The join since which the group's offsets were compared; see `OwnedPartitions.joins`.
+        # The join after which the group's offsets were last compared; see `OwnedPartitions.joins`.
         self._compared_join = 0
         self._finished: Mapping[TopicPartition, int] = {}
         self._late = LateCommits(self._settings.seconds("request.timeout.ms", 30_000))
 
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
-        # Take the transactional id in each generation, because another member may have taken it since.
+        # Take the transactional id in each generation, because another member may have taken the id after the last.
         commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
         self.close()
         self._committer = (
@@ -108,7 +108,7 @@ class AsMembers(KeptOffsets):
 
         Raises:
             FencedError: The group has removed the members.
-            InvalidConfigurationError: The coordinator refuses the commit finally.
+            InvalidConfigurationError: The coordinator refuses the commit, and would refuse a retry.
         """
         try:
             offsets = self._not_committed(finished)
@@ -135,7 +135,7 @@ class AsMembers(KeptOffsets):
         Raises:
             FencedError: The group has removed the members.
             UnknownTopicError: A topic was deleted, or the caller has not compared the topics; nothing is committed.
-            KafkaGroupError: Any other category.
+            KafkaGroupError: The commit has failed for another reason.
         """
         lost = self._members.lost()
         if lost is not None:
@@ -162,7 +162,7 @@ class AsMembers(KeptOffsets):
                     raise
 
     def expect_late(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Record the commits of finished batches that may be handled after later commits."""
+        """Record the commits of finished batches that the coordinator may handle after later commits."""
         if not self._transactional and finished != self._finished and (late := self._policy.may_come_late(finished)):
             self._late.add(self._known.with_notes(late), time.monotonic())
         self._finished = finished
@@ -194,7 +194,7 @@ class AsMembers(KeptOffsets):
             log.warning("looking for late commits group=%s failed, retrying: %s", self._group, error)
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets back where this query commits; see `Offsets`."""
+        """Set the group's offsets back in the partitions in which this query commits; see `Offsets`."""
         super().rewind({tp: start for tp, start in starts.items() if self._owned().commits(tp)})
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
@@ -209,7 +209,7 @@ class AsMembers(KeptOffsets):
             self._committer.close()
 
     def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Commit these offsets, except for deleted topics, which the group refuses; return the committed offsets."""
+        """Commit these offsets, except in deleted topics, which the group refuses; return the committed offsets."""
         if not offsets:
             return {}
         try:
@@ -248,7 +248,7 @@ class AsMembers(KeptOffsets):
         has_looked: bool,
     ) -> None:
         if self._committer is not None:
-            # In a classic group the coordinator checks the member's generation, not that it owns each partition.
+            # In a classic group the coordinator checks the member's generation, not whether it owns each partition.
             parts = [(slots[number], part) for number, part in sorted(by_slot.items())]
             try:
                 self._committer.commit_as(
@@ -266,7 +266,7 @@ class AsMembers(KeptOffsets):
         self._members.commit(by_slot, has_looked=has_looked)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as `commit` does, and wait for a coordinator that is unreachable or loads the group.
+        """Commit as `commit` does, and wait for a coordinator that is unreachable or is loading the group.
 
         Raises:
             SlotsRemovedError: The group has removed the slots; they join again when the trigger begins again.

@@ -1,4 +1,4 @@
-"""A task's slots while it reads: they are verified while the first records are fetched, and may be lost."""
+"""A task's slots while the task reads: heartbeats verify the slots while the first records are fetched."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ log = logging.getLogger(__name__)
 Sessions = Callable[[], Sequence[SlotSession]]
 """Waits for the sessions of a task's slots."""
 
-# Seconds in which a healthy coordinator answers a heartbeat, even if the task has to look it up first.
+# Seconds in which a healthy coordinator answers a heartbeat, even if the task has to look the coordinator up first.
 _ATTACH_SECONDS = 10.0
 
 
 class CommitRead(Protocol):
-    """Commits the records that were read; raises UnknownTopicError if the topics may differ from those of the plan."""
+    """Commits the records that were read; raises UnknownTopicError if the topics may differ from the plan's topics."""
 
     def __call__(self, read: StreamOffset, *, has_looked: bool) -> None:
-        """Commit; `has_looked`: whether the topics were compared with those of the plan."""
+        """Commit; `has_looked`: whether the topics were compared with the plan's topics."""
 
 
 class AttachedTask:
-    """A task that reads, as its commit policy sees it; this class commits nothing.
+    """A task while it reads; this class commits nothing.
 
     Args:
-        sessions: Waits for the sessions of its slots.
+        sessions: Waits for the sessions of the task's slots.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -56,7 +56,7 @@ class AttachedTask:
         """Commit the ranges that the task has read to their ends, if tasks commit.
 
         Args:
-            existing: Calls its argument for the planned topics that still exist.
+            existing: Calls the commit that it is given, for the ranges of topics that still exist.
         """
 
 
@@ -76,7 +76,7 @@ def attached(
         slots: The credentials of the slots.
         is_output: See `CommitPolicy`.
         commits: Whether the task commits as these slots.
-        renewal: The way to new credentials after a loss.
+        renewal: The way to new credentials after a loss of slots.
 
     Raises:
         FencedError: The task has lost a slot.
@@ -121,7 +121,7 @@ def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_outp
         # them. The driver knows which offsets of the batch it may commit.
         log.info("the group has a new generation since the batch was planned; the batch is read to its end")
     elif options.group_on_lost == "stop" or (problem.code == ErrorCode.FENCED_INSTANCE_ID and not is_output):
-        # The slot may have been lost and have rejoined; the sink's decision detects another process.
+        # With `is_output` the slot may have been lost and have rejoined; the sink's decision detects another process.
         raise problem
     else:
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to

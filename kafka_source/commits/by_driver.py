@@ -1,6 +1,6 @@
-"""The driver commits: `commit=batch`, `assign` with a group, and `kafkagroup.pinned`.
+"""The driver commits, with `commit=batch`, with `assign` and a group, and in `kafkagroup.pinned`.
 
-Spark requests the next batch when the last one is durable; the driver commits before it plans.
+Spark requests the next batch when the last batch is durable; the driver commits the last batch before it plans.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kafka_source.commits.policy import CommitPolicy
 
 
 class ByDriver(CommitPolicy):
-    """The driver commits all that is finished."""
+    """The driver commits all finished offsets."""
 
     keeps = signs = True
     driver_id = ""

@@ -1,4 +1,4 @@
-"""Commits without Spark, by the program that calls `kafkagroup.arrow.consume`; no checkpoint records them."""
+"""Commits by the program that calls `kafkagroup.arrow.consume`, without Spark and without a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The sink commits, in the transaction of its decision (`commit=sink`).
 
 A micro-batch that was planned but not decided has changed neither the output nor the group. While the query was down,
-other members may have read further, so a replay reads only from the group's offsets on, in the partitions that the
-query owns. A decision records its ranges, and a replay of its batch reads exactly these, because operators between
-source and sink need the rows again; the sink drops them.
+other members may have read further, so its replay reads only from the group's offsets on, in the partitions that the
+query owns. A decision records its ranges. The replay of a decided batch reads exactly these ranges, because operators
+between source and sink need the rows again; the sink drops the rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class BySink(CommitPolicy):
-    """The exactly-once sink of the same query commits the offsets of a batch together with its records."""
+    """The exactly-once sink of the same query commits the offsets of a batch together with the batch's rows."""
 
     keeps = signs = is_output = True
     driver_id = "-driver"
@@ -49,8 +49,8 @@ class BySink(CommitPolicy):
 
     @cached_property
     def right_id(self) -> str | None:
-        """The id of the right; None: it is not renewed."""
-        # In the consumer protocol epochs rise during a batch, so its sink needs new credentials in any case.
+        """The id of the right; None: the right is not renewed."""
+        # In the consumer protocol epochs rise during a batch, so the sink needs new credentials in any case.
         renews = self._options.group_on_lost != "stop" or self._options.group_protocol == "consumer"
         return uuid4().hex if renews else None
 
@@ -74,8 +74,8 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """If the sink has committed nothing, warn, and refuse to plan a second micro-batch.
 
-        The source cannot see its sink. Only a micro-batch that this process has planned proves that, because no tool
-        can set the group of a running process back to the batch's start.
+        The source cannot see its sink. Only a micro-batch that this process has planned proves that the sink does not
+        commit, because no tool can set the group of a running process back to the batch's start.
         """
         if self._has_committed:
             return
@@ -91,7 +91,7 @@ class BySink(CommitPolicy):
 
     @property
     def may_plan_empty(self) -> bool:
-        """Whether the sink is known to commit; only then a second batch is planned."""
+        """Whether the sink is known to commit; a second batch is planned only after that."""
         return self._has_committed
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
@@ -126,11 +126,11 @@ class BySink(CommitPolicy):
 
 
 def group_or_own(own: int | None, committed: int | None) -> int | None:
-    """Return the group's committed offset, or the query's position where the group has none; None: neither exists.
+    """Return the group's committed offset or, if it has no offset, the query's position; None: neither exists.
 
-    A stream has an id from its first batch with `commit=sink` on. From then on the batch before the checkpoint's offset
-    is decided, so the group's offsets describe the output, even after a rewind. Until then the larger offset counts,
-    because other settings may not have committed the last batch.
+    A stream has an id from its first batch with `commit=sink` on. From this batch on, every finished batch is decided,
+    so the group's offsets describe the output, even after a rewind. Before this batch the larger offset counts, because
+    other settings may not have committed the last batch.
     """
     return own if committed is None else committed
 
@@ -138,8 +138,8 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
     """Return whether the sink has committed a finished batch, or the group has no offsets to compare.
 
-    Without a sink that commits, the group has the offsets at which the batch began. A group that was set back since, by
-    a rewind or after a truncated log, may have these offsets again; a topic that was created again has no offsets.
+    If the sink does not commit, the group has the offsets at which the batch began. A group that was set back by a
+    rewind, or after a truncated log, may have these offsets again; a topic that was created again has no offsets.
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
@@ -161,7 +161,7 @@ def _describe_idle_sink(group: str | None) -> str:
 
 
 def plan_id(end: StreamOffset) -> str:
-    """Return an id of the batch that ends at an offset, under which its decision is found after a restart."""
+    """Return an id of the batch with this end offset, by which the batch's decision is found after a restart."""
     spans = [
         (tp.topic, tp.partition, span.start, span.end, end.rewinds.get(tp))
         for tp, span in sorted(end.partitions.items())
@@ -235,7 +235,7 @@ def remaining(
 ) -> list[PlannedInput]:
     """Return the ranges of an undecided batch's replay.
 
-    Each slot reads its current partitions, because it commits their offsets with its credentials. The coordinator would
+    Each slot reads its current partitions, because the slot's credentials commit their offsets. The coordinator would
     not refuse a commit in a partition that the slot has lost.
 
     Args:
@@ -260,7 +260,7 @@ def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOff
         return r._replace(start=r.end)
     if committed is None:
         return r
-    # Then the log may have been truncated after the plan, and the group's offset is of the later leader's log.
+    # The group's offset is of a later leader's log, so the log may have been truncated after the plan.
     is_of_later_leader = 0 <= r.epoch < committed.leader_epoch
     is_rewound = OffsetNote.parse(committed.metadata).rewound is not None
     if committed.offset < r.start and (is_of_later_leader or is_rewound):
@@ -281,7 +281,7 @@ def handoff_of(
         member: Any member of the query, because a broker checks the generation, not the owner of a partition.
         stream: The stream's id.
         plan_id: See `plan_id`.
-        topic_ids: The ids of the topics that the batch was planned with.
+        topic_ids: The ids that the topics had when the batch was planned.
     """
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     epochs = {}
@@ -302,14 +302,14 @@ def handoffs_of(
     plan_id: str,
     topic_ids: Mapping[str, str],
 ) -> tuple[Handoff, ...]:
-    """Return a batch's hand-offs from the source to the sink: one, or one for each member that commits separately.
+    """Return a batch's hand-off from the source to the sink, or a hand-off for each member that commits separately.
 
     Args:
         planned: The ranges of the batch.
         members: The credentials of the slots that read, by slot number; at least one.
         stream: The stream's id.
         plan_id: See `plan_id`.
-        topic_ids: The ids of the topics that the batch was planned with.
+        topic_ids: The ids that the topics had when the batch was planned.
     """
     first_member = members[min(members)]
     if not first_member.per_member_epoch:

@@ -55,7 +55,7 @@ class ByTasks(CommitPolicy):
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
         """Return the ranges of a replay, and the partitions in which its tasks must not commit.
 
-        These partitions were rewound since the plan, or other members have read on there, or own them now. The
+        These partitions were rewound since the plan, or other members have read on in them, or own them now. The
         coordinator would accept the commits, because it checks the member's generation, not a partition's owner.
         """
         owned = group.rejoined()
@@ -69,7 +69,7 @@ class ByTasks(CommitPolicy):
 
     @contextmanager
     def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
-        """Act as the slot of one task, and commit its ranges when they are read."""
+        """Act as the slot of one task, and commit the task's ranges when they are read."""
         (task,) = tasks
         slots = [] if task.credentials is None else [task.credentials]
         renewal = renewal_of(task) if self._renews else None
@@ -99,7 +99,7 @@ class _CommittingTask(AttachedTask):
         self._ranges = [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
 
     def commit(self, existing: Callable[[StreamOffset, CommitRead], None]) -> None:
-        """Commit the ends of the task's ranges, without topics that were deleted or created again since the plan.
+        """Commit the ends of the task's ranges, except in topics that were deleted or created again since the plan.
 
         Raises:
             DataLossError: There are such topics, and `failOnDataLoss` is set.
@@ -113,7 +113,7 @@ class _CommittingTask(AttachedTask):
 
     def _commit_ends(self, commit: _Commit, read: StreamOffset, *, has_looked: bool) -> None:
         task, epochs = self._task, {r.topic_partition: r.epoch for r in self._ranges}
-        # The note is the id of the stream, or of a batch's plan.
+        # The note has the id of the stream or, in a batch, the id of the right.
         by = task.stream if task.stream is not None or task.credentials is None else task.credentials.right
         commit(with_notes(read.ends, task.rewinds, by, epochs, task.topics, task.cluster), has_looked=has_looked)
 
@@ -129,8 +129,8 @@ class _CommittingTask(AttachedTask):
 
         if transactional is False or (transactional is None and was_without_transactions(session.credentials.group)):
             return commit_plainly
-        # One id for all attempts, and for all batches of a generation, so that their commits have an order. In a replay
-        # the slot may own other partitions than it reads.
+        # All attempts, and all batches of a generation, use one id, so that their commits have an order. In a replay
+        # the slot may read partitions that it does not own.
         owned = session.credentials.partitions or [r.topic_partition for r in self._task.ranges]
         name = transactional_id_of(session.credentials.group, owned)
         committer = TransactionalCommitter(
@@ -155,10 +155,10 @@ class _CommittingTask(AttachedTask):
 def split_by_slots(
     planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
 ) -> list[PlannedInput]:
-    """Return the inputs of a batch whose tasks commit: one for each current slot, with each partition in one range.
+    """Return the inputs of a batch whose tasks commit: an input for each current slot, with one range a partition.
 
-    Several tasks that commit as one slot would have to take turns with its transactional id. The batch may have been
-    planned with other slots, with pieces of partitions, or without a group.
+    Several tasks that commit as one slot would have to take turns with the slot's transactional id. The batch may have
+    been planned with other slots, with pieces of partitions, or without a group.
 
     Args:
         planned: The batch's inputs, as its end offset defines them.
@@ -176,7 +176,7 @@ def split_by_slots(
 
 
 def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartition, int]) -> list[PlannedInput]:
-    """Return the ranges of a batch whose tasks commit, up to the targets of rewinds since its plan.
+    """Return the ranges of a batch whose tasks commit, cut at the targets of rewinds since the plan.
 
     The next batch begins at the target. Records before the target are in no output, even if the tasks have committed.
 

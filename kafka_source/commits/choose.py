@@ -1,4 +1,4 @@
-"""Choose the commit policy of a read: the only place that maps the values of the option `commit` to policies."""
+"""Choose the commit policy of a read. Only this module maps the values of the option `commit` to policies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_BATCH: dict[str | None, type[CommitPolicy]] = {None: CommitPolicy, "none": C
 
 
 def policy_of(options: ReadOptions, caller: Caller) -> CommitPolicy:
-    """Return the commit policy for a read's driver to keep."""
+    """Return a new commit policy for a read."""
     if not options.in_group:
         return CommitPolicy(options)
     if caller is Caller.PROGRAM:

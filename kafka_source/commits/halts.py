@@ -1,6 +1,6 @@
 """Read and write the halts of groups: `pause`, `stop`, `resume`. A halt is the newest entry of a group's side group.
 
-A halt never ends by itself. Its entries have their own retention time, so that no renewal can undo a resume.
+A halt never ends by itself. The entries have a long retention time, because their renewal could undo a resume.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kafka_source.model.halt import Halt, halt_of, while_it_holds
 
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 IDLE_SECONDS = 60.0
-"""The interval in which an idle query of a stopped group reports that it still runs."""
+"""The interval at which an idle query of a stopped group reports that it still runs."""
 _IDLE_MS = round(3 * IDLE_SECONDS * 1000)
 
 
 async def fetch_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
-    """Return the halt of a group; None: its queries read.
+    """Return the halt of a group; None: the group's queries read.
 
     Raises:
         AuthenticationError: This user may not describe the side group.
@@ -38,7 +38,7 @@ async def fetch_halt(client: KafkaClient, group: str, deadline: Deadline) -> Hal
 
 
 async def fetch_newest_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
-    """Return the newest halt of a group, which may be a resume; None: it was never halted.
+    """Return the newest halt of a group, which may be a resume; None: the group was never halted.
 
     Raises:
         KafkaGroupError: See `fetch_halt`.
@@ -54,13 +54,13 @@ async def _fetch_entries(client: KafkaClient, group: str, deadline: Deadline) ->
 async def write_halt(
     client: KafkaClient, group: str, halt: Halt, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> Halt:
-    """Write a halt with the next number, and return it. One commit has all boundaries, so queries see all or none.
+    """Write a halt with the next number, and return this halt. One commit has all boundaries, so a query sees them all.
 
     Args:
         client: The cluster's client.
         group: The group id.
         halt: The halt; its number does not count.
-        partitions: The partitions of the group; empty: the partitions of its newest halt.
+        partitions: The partitions of the group; empty: the partitions of the group's newest halt.
         deadline: The time limit.
 
     Raises:

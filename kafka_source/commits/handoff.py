@@ -1,12 +1,12 @@
 """Passes a micro-batch's offset ranges from the source to the exactly-once sink, which commits them (`commit=sink`).
 
-Spark connects a source and a sink of a query by rows alone. Their drivers are different processes, and a row no longer
-has the source's offset when the sink writes it. But the tasks of source and sink know the query, its run and the batch.
+Spark connects a source and a sink of a query by rows alone. Their drivers are different processes, and the rows that
+the sink writes no longer have the source's offsets. But the tasks of source and sink know the query, run and batch.
 So the first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed
 offsets of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The
 sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision puts a mark in
 place of all ranges that the driver has found. So if a later batch finds unmarked ranges of another batch, a replaced
-task or a slow request has published them late, perhaps over the later batch's own ranges.
+task or a slow request has published these ranges late, perhaps over the later batch's own ranges.
 
 A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
 its stream, but not its query. A replay reads exactly these ranges, whatever the group's offsets are. The source writes
@@ -53,7 +53,7 @@ _DELETED_SECONDS = 5.0
 
 
 class SparkTask(Protocol):
-    """The used part of Spark's TaskContext."""
+    """The part of Spark's TaskContext that is used here."""
 
     def getLocalProperty(self, key: str, /) -> str | None:  # noqa: N802 - Spark's name
         """Return a property that Spark has set for the task's job."""
@@ -96,7 +96,7 @@ class Handoff:
         ranges: Start (included) and end (excluded) offset of each partition.
         stream: The stream's id, from its checkpoint.
         plan: The id of the batch in the checkpoint, see `by_sink.plan_id`.
-        topic_ids: The ids of the topics, by name; without topics whose id the brokers do not return (before 2.8).
+        topic_ids: The ids of the topics, by name; brokers before 2.8 do not return ids.
         epochs: The known leader epochs of the ends (KIP-320), which are published with the offsets.
     """
 
@@ -123,7 +123,7 @@ class Published:
     """The hand-offs that a batch finds, as the sources of its query have published them.
 
     Attributes:
-        handoffs: The batch's hand-offs, one for each member; none if it has no new data.
+        handoffs: The batch's hand-offs, one for each member; empty if the batch has no new data.
         taken: The marks to commit with the batch's decision.
         committed: The offsets of the source's group in the partitions of `handoffs`.
         late: The topics for which only another batch has published ranges since the last decision; sorted.
@@ -148,12 +148,12 @@ def _parse(kind: type[_T], metadata: str) -> _T:
 
 
 class Record(NamedTuple):
-    """The metadata of one partition's entry in a record; its offset is the end of a range plus `BEYOND_ALL_LOGS`.
+    """The metadata of a partition's entry in a record; the entry's offset is a range's end plus `BEYOND_ALL_LOGS`.
 
     Attributes:
         plan: See `Handoff`; empty before the first decision.
         start: The start of the range.
-        partitions: The number of partitions of the topic with ranges in the decision.
+        partitions: The number of the topic's partitions that have a range in the decision.
     """
 
     plan: str
@@ -162,14 +162,14 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The metadata of one published offset, which is the end of a range plus `BEYOND_ALL_LOGS`.
+    """The metadata of one published offset; the offset is the end of a range plus `BEYOND_ALL_LOGS`.
 
     Attributes:
         start: The start of the range.
         run: See `BatchOfRun`.
         number: See `BatchOfRun`.
         partitions: The number of the topic's partitions that the batch reads.
-        topic_id: The topic's id; None if the brokers do not return it.
+        topic_id: The topic's id; None if the brokers do not return the id.
         generation: The generation of the member that reads.
         member_id: The id of the member that reads.
         instance_id: The instance id of the member that reads.
@@ -192,7 +192,7 @@ class Entry(NamedTuple):
 
 
 async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Handoff], deadline: Deadline) -> None:
-    """Publish the ranges that a batch reads, of all members. A repetition changes nothing.
+    """Publish the ranges that all members read in a batch. A repetition changes nothing.
 
     A batch of thousands of partitions takes several commits. If only some of them succeed, the task fails, and
     `collect` finds fewer partitions than the entries name. Topics that were deleted or created again are left out.
@@ -232,7 +232,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
                 )
             return
         except UnknownTopicError:
-            # The topic was deleted, or was created a moment ago and is unknown to the coordinator yet.
+            # The topic was deleted, or was created a moment ago and the coordinator does not know it yet.
             if deadline.over:
                 raise
             if lost is not None:
@@ -241,7 +241,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
 
 
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> Published | None:
-    """Return the hand-offs of a batch's sources; None: no source has ever published one for this group and query.
+    """Return the hand-offs of a batch's sources; None: no source has published a hand-off for this group and query.
 
     Topics that were deleted or created again are left out, because there is nothing to commit for them.
 
@@ -283,7 +283,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
 
 
 def record_of(group: str, handoffs: Sequence[Handoff]) -> tuple[GroupOffsets, ...]:
-    """Return each stream's record of a decision about these hand-offs, with one entry a partition."""
+    """Return each stream's record of a decision about these hand-offs, with one entry for each partition."""
     counts = Counter((handoff.stream, tp.topic) for handoff in handoffs for tp in handoff.ranges)
     entries: dict[str, dict[TopicPartition, CommitOffset]] = {}
     for handoff in handoffs:
@@ -297,7 +297,7 @@ def record_of(group: str, handoffs: Sequence[Handoff]) -> tuple[GroupOffsets, ..
 
 
 class DecisionRecord:
-    """The sink's last decision about a stream, as the source keeps and reads it.
+    """The record of the sink's last decision about a stream, as the source keeps and reads the record.
 
     Args:
         client: The client of the group's cluster.
@@ -346,7 +346,7 @@ class DecisionRecord:
             min(tp for tp in partitions if tp.topic == name): first for name in {*map(_topic, partitions)}
         }
         if entries:
-            # The entries of existing topics are committed.
+            # The entries of existing topics are committed in spite of the error.
             with contextlib.suppress(UnknownTopicError):
                 await commit_offsets(self._client, no_member, entries, deadline, fail_on_unknown_topic=True)
         return bool(entries)
@@ -381,7 +381,7 @@ class DecisionRecord:
     async def _entries(
         self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, CommitOffset]:
-        # First by name: a fetch of all offsets waits for no partition whose first offset is in an open transaction.
+        # Fetch by name first, because a fetch of all offsets leaves out a first offset that is in an open transaction.
         named = await fetch_entries(self._client, self.name(stream), partitions, deadline)
         return {**await fetch_all_committed(self._client, self.name(stream), deadline), **named}
 
@@ -466,7 +466,7 @@ async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadl
     while names:
         snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
         absent = [name for name in names if name not in snapshot.topics and name not in snapshot.refused]
-        # Another id is an immediate proof. An absent topic is none yet: brokers may learn of a new topic late.
+        # Another id is an immediate proof. An absent topic is no proof yet, because brokers may learn of it late.
         if not absent or patience.over:
             others = (t.name for t in snapshot.topics.values() if is_recreated(ids.get(t.name), t.id_text))
             return sorted([*absent, *others])

@@ -1,6 +1,6 @@
 """The process that keeps the slots of a batch in their group until the batch is committed or Spark's driver has ended.
 
-A batch without `commit=task` needs no slots while it reads, so its planner leaves (`source/batch.py`). With
+A batch without `commit=task` needs no slots while it reads, so the slots leave (`source/batch.py`). With
 `commit=task` the planner starts this process with the credentials of the slots. The planner's own process ends, tasks
 may start hours later, and a task does not know the other tasks. The keeper sends the heartbeats, rejoins if another
 read of the driver waits in a join or if the slots were lost, and publishes the new credentials to the tasks (see
@@ -8,7 +8,7 @@ read of the driver waits in a join or if the slots were lost, and publishes the 
 
 The slots leave when the group's committed offsets have reached the end of the batch, or when the Spark driver has
 ended. They also leave when no task has committed for longer than `max.poll.interval.ms`, because the batch may have
-failed or never run, and a group with members can be neither rewound nor deleted. A task that commits later asks the
+failed or may never run, and a group with members can be neither rewound nor deleted. A task that commits later asks the
 keeper, which rejoins unless other members own the partitions.
 """
 
@@ -84,8 +84,8 @@ class SlotKeeper:
         slots: The slots' credentials.
         right: The tasks' right to commit the batch.
         ends: The next offset after the batch, by partition.
-        driver_runs: Whether the Spark driver still runs.
-        patience: The seconds without a commit after which the slots leave until a task requests them.
+        driver_runs: Returns whether the Spark driver still runs.
+        patience: After this many seconds without a commit the slots leave, until a task requests them.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SlotKeeper:
         self._progress_at = 0.0
 
     def run(self) -> str:
-        """Keep the slots until the batch is over, then leave with them; return the reason."""
+        """Keep the slots until the batch is over, then leave with all slots; return the reason."""
         with closing(self._membership):
             self._membership.resume(self._slots)
             self._note_progress()

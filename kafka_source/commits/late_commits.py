@@ -1,8 +1,8 @@
-"""Commits without a transaction that may be handled late, after the next commit, and then set the group back.
+"""Commits without a transaction, which a coordinator may handle after the next commit, so that they set the group back.
 
 OffsetCommit names the member and its generation, but not the offset to replace. So a coordinator accepts a late request
 of a closed connection, or of an attempt of a task that has outlived its job, as long as the generation lasts. In a
-transaction the epoch prevents this.
+transaction the producer's epoch prevents this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class LateCommits:
-    """The entries that may still reach the group.
+    """The commits that may still reach the group.
 
     Args:
         patience: The seconds for which a request may be on its way: `request.timeout.ms`.

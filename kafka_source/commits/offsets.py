@@ -21,13 +21,13 @@ _MAX_COMMITS = 32
 
 
 class ReadPositions(Protocol):
-    """The view of a read's partitions for its commits; see `source.positions`."""
+    """The positions of a read, as its commits use them; see `source.positions`."""
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
-        """Record the ids of the topics that are read now, and of their cluster; None: unknown."""
+        """Record the ids of the topics that are read now, and their cluster's id (None: unknown)."""
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets of the group that count, and record the offsets of other topics of the same name."""
+        """Return the group's offsets that count, and record which offsets are of another topic of the same name."""
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions where the group's offset, as last looked up, is of another topic of this name."""
@@ -44,7 +44,7 @@ class ReadPositions(Protocol):
         """Return the offsets of `missing` that do not set the group back."""
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        """Return offsets as they are committed."""
+        """Return offsets with the notes with which they are committed."""
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Record the group's offsets, or offsets that count as the group's."""
@@ -65,7 +65,7 @@ class Offsets:
         Args:
             offsets: The next offset to read, by partition.
             has_looked: Whether the caller has compared the topics with the topics that were read. If neither the caller
-                nor the coordinator compares them, UnknownTopicError is raised before the commit.
+                nor the coordinator compares the topics, UnknownTopicError is raised before the commit.
         """
         raise NotImplementedError("this query is no member of a group")
 
@@ -73,20 +73,20 @@ class Offsets:
         """Commit starting offsets, so that later owners of the partitions start there too."""
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets back to these, except lower offsets, if the policy keeps the group's offsets.
+        """Set the group's offsets back to these starts, if the policy keeps the group's offsets.
 
-        The records in between were lost, or are read again. An equal offset gets the rewind's mark.
+        A lower offset of the group stays. An equal offset gets the rewind's mark.
         """
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's committed offsets, without partitions that have none; empty without a group.
+        """Return the group's committed offsets; a partition without an offset is left out.
 
-        Wait for open transactions over the offsets. Offsets of another topic of the same name do not count.
+        Wait for open transactions that commit offsets. Offsets of another topic of the same name do not count.
         """
         return {}
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
-        """Record the ids of the topics that are read, and of their cluster, before `committed` is called."""
+        """Record the ids of the topics that are read, and their cluster's id, before `committed` is called."""
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions where `committed` has last found an offset of another topic of the same name."""
@@ -101,7 +101,7 @@ class Offsets:
 
 
 class KeptOffsets(Offsets, ABC):
-    """The common part of commits with and without members."""
+    """The part that commits with members and commits without members have in common."""
 
     def __init__(self, policy: CommitPolicy, known: ReadPositions) -> None:
         self.keeps = policy.keeps
@@ -141,11 +141,11 @@ class KeptOffsets(Offsets, ABC):
 
     @abstractmethod
     def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's entries; wait for open transactions over them."""
+        """Return the group's entries; wait for open transactions that commit offsets."""
 
     @abstractmethod
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit, and wait for a coordinator that is unreachable or loads the group."""
+        """Commit, and wait for a coordinator that is unreachable or is loading the group."""
 
     def _count_commit(self, began: float) -> None:
         """Count a commit that began at this time of the monotonic clock, and has just succeeded."""
@@ -158,5 +158,5 @@ class KeptOffsets(Offsets, ABC):
 def not_below(
     starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
 ) -> dict[TopicPartition, int]:
-    """Return the starts to which the group can be set back, because its offset is unknown or not lower."""
+    """Return the starts to which the group can be set back, because its offset is unknown or is not below the start."""
     return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

@@ -1,6 +1,6 @@
 """Commit policies: which process commits the offsets of a read, and the consequences for plans, replays and tasks.
 
-A read has one policy, from `choose`. Its callers know neither the option `commit` nor the other policies.
+A read has one policy, from `choose`. Callers of a policy know neither the option `commit` nor the other policies.
 
 | | `by_driver` | `by_tasks` | `by_sink` | `by_program` |
 | --- | --- | --- | --- | --- |
@@ -49,7 +49,7 @@ class Task:
         topics: The known ids of the ranges' topics.
         rewinds: The rewind of the group that each partition follows.
         stream: The id of the stream; None in a batch.
-        uncommitted: The partitions in which the task commits nothing, because other members have committed further.
+        uncommitted: The partitions in which the task must not commit; see `ByTasks.replay`.
     """
 
     ranges: tuple[Range, ...]
@@ -78,8 +78,8 @@ class Replay(NamedTuple):
     """The inputs of a replayed batch.
 
     Attributes:
-        planned: Its inputs.
-        uncommitted: The partitions in which its tasks commit nothing.
+        planned: The inputs.
+        uncommitted: The partitions in which the batch's tasks must not commit.
     """
 
     planned: list[PlannedInput]
@@ -87,13 +87,13 @@ class Replay(NamedTuple):
 
 
 class CommitPolicy:
-    """The policy of a read that commits nothing, without a group or in a batch; the base of other policies.
+    """The policy of a read that commits nothing, such as a read without a group; the base of the other policies.
 
     Attributes:
-        keeps: Whether the read keeps the group's offsets up to date. Then its driver also commits starts and rewinds.
+        keeps: Whether the read keeps the group's offsets up to date. Then the driver also commits starts and rewinds.
         signs: Whether commits carry the stream's id, so that a stream knows its own commits.
         is_output: Whether the group's offsets match the output, from the policy's first batch on.
-        driver_id: The suffix of the driver's transactional id; None: it commits without transactions.
+        driver_id: The suffix of the driver's transactional id; None: the driver commits without transactions.
         joins_slots: Whether one task may read for several slots.
     """
 
@@ -115,7 +115,7 @@ class CommitPolicy:
 
     @property
     def right(self) -> Right | None:
-        """The right of another process to commit a batch until its slots rejoin; None: there is none."""
+        """The right of another process to commit a batch until the slots rejoin; None: no other process commits."""
         return None
 
     def before_plan(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -145,7 +145,7 @@ class CommitPolicy:
             has_new: Whether another batch is to be planned.
 
         Raises:
-            InvalidConfigurationError: The batch was not committed, and another one is to be planned.
+            InvalidConfigurationError: The batch was not committed, and another batch is to be planned.
         """
 
     @property
@@ -176,7 +176,7 @@ class CommitPolicy:
             planned: The ranges of the tasks.
             members: The slots' credentials, by slot number.
             batch: The batch's end offset.
-            topic_ids: The ids of the topics that the batch was planned with.
+            topic_ids: The ids that the topics had when the batch was planned.
         """
         return ()
 
@@ -184,7 +184,7 @@ class CommitPolicy:
 
     @contextmanager
     def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
-        """Act as the slots of tasks that one Spark task reads, within the context; the slots attach at the same time.
+        """Within the context, act as the slots of tasks that one Spark task reads; the slots attach at the same time.
 
         Raises:
             KafkaGroupError: See `attached`.

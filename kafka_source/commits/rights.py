@@ -1,15 +1,15 @@
-"""The right to commit a batch: its member, its end, its renewal.
+"""The right of tasks and sinks to commit a batch: how they act as a member, and how they get new credentials.
 
 Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
 
-**Acting** as a slot needs only its credentials. A task attaches (`SlotSession`): verifies them, reads, and commits.
-With `commit.transactional` all attempts of a task take the transactional id of the slot in turn, and commit in order.
+**Acting** as a slot needs only its credentials. A task attaches (`SlotSession`), that is, it verifies the credentials.
+With `commit.transactional` all attempts of a task use the slot's transactional id in turn, so they commit in order.
 
 **Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, because the group has
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
 the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group; a partition
 that another member may have is published as lost. A committer whose commit is refused fetches the owners (`Renewal`).
-If a keeper has left because no task committed for long, a task's `Renewal` also asks it to rejoin.
+If a keeper has left because no task committed for long, a task's `Renewal` also asks the keeper to rejoin.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _LOOK_AGAIN_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """The right to commit a batch, on the side of the members that have given their credentials away.
+    """The right to commit a batch, on the side of the process whose slots have given their credentials away.
 
     Attributes:
-        id: The name of published credentials, different after each start of the query; None: they are not renewed.
+        id: The name of published credentials, different after each start of the query; None: no renewal.
         waits: Whether the slots rejoin for another read of the driver only when the batch is committed.
     """
 
@@ -65,7 +65,7 @@ class Right:
         owners: Mapping[TopicPartition, SlotCredentials],
         deadline: Deadline,
     ) -> None:
-        """Publish the slots that own the partitions of a batch now.
+        """Publish which slots own the partitions of a batch now.
 
         Args:
             client: The cluster's client.
@@ -99,7 +99,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The way to new credentials for a batch's committer after a refusal.
+    """The way in which a batch's committer gets new credentials after a refusal.
 
     Attributes:
         group: The group whose offsets are committed.
@@ -154,15 +154,15 @@ class Renewal:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
-        """Ask the batch's keeper, which leaves if no task commits for long, to rejoin."""
+        """Ask the batch's keeper to rejoin, because it leaves if no task commits for long."""
         entries = {tp: CommitOffset(beyond(generation)) for tp in self.ranges}
         without_membership = SlotCredentials.without_membership(ASKED.of(self.group, self.right))
         await commit_offsets(client, without_membership, entries, deadline)
 
     async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
-        """Raise FencedError if the ranges of a batch's task are already committed; a stream may read a batch again.
+        """Raise FencedError if the ranges of a batch's task are already committed; a stream may read its batch again.
 
-        Only this check stops a second action that runs while the slots of the first action are still in their group.
+        Only this check stops a second action while the slots of the first action are still in the group.
         """
         if self.stream is not None:
             return
@@ -198,7 +198,7 @@ def _lost(error: FencedError, why: str) -> FencedError:
 def group_by_owner(
     owners: Mapping[TopicPartition, SlotCredentials],
 ) -> list[tuple[SlotCredentials, list[TopicPartition]]]:
-    """Return the partitions that each owner commits; in the consumer protocol no member commits for another."""
+    """Return the partitions that each owner commits; in the consumer protocol a member commits only its partitions."""
     found: dict[str, tuple[SlotCredentials, list[TopicPartition]]] = {}
     for tp, owner in sorted(owners.items()):
         found.setdefault(owner.member_id, (owner, []))[1].append(tp)
@@ -208,9 +208,9 @@ def group_by_owner(
 Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]
 """The offsets that each of several members commits."""
 
-# The time limit of a task to act as its slot, and to commit.
+# The time limit for a task to attach to its slot, and to commit.
 _TASK_SECONDS = 30.0
-# Seconds that one heartbeat of a task may take. A frozen coordinator never answers, and another one replaces it.
+# Seconds that one heartbeat of a task may take. A frozen coordinator never answers, and another broker replaces it.
 _HEARTBEAT_SECONDS = 5.0
 
 
@@ -274,7 +274,7 @@ class SlotSession:
         return replace(self._credentials, generation=status.generation, member_id=status.member_id)
 
     def check(self) -> None:
-        """Raise FencedError if this task is known to have lost the slot; sends no request."""
+        """Raise FencedError if this task is known to have lost the slot; send no request."""
         self._raise_if_lost()
 
     def commit(
@@ -303,10 +303,10 @@ class SlotSession:
     def commit_by(
         self, commit: Callable[[Parts], object], offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float
     ) -> None:
-        """Call `commit` as this slot; if the commit is refused and the slot has joined again since, call it again.
+        """Call `commit` as this slot, and again if the commit is refused and the slot has joined again since the plan.
 
         Args:
-            commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses them.
+            commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses one.
             offsets: The next offset to read, by partition.
             timeout_s: The longest wait for new credentials, in seconds.
 
@@ -374,7 +374,7 @@ class SlotSession:
                 "query with the same kafka.group.instance.id.",
                 code=ErrorCode.FENCED_INSTANCE_ID,
             )
-        # Without a member id the coordinator does not know the member; with an id the member is of a later generation.
+        # A member without an id is unknown to the coordinator. With an id only the member's generation is over.
         known = bool(self._member.status.member_id)
         raise FencedError(
             f"{slot} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "

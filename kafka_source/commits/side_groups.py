@@ -1,7 +1,7 @@
-"""Side groups: groups without members that keep state as committed offsets. One table of their names and contents.
+"""Side groups: groups without members that keep state as committed offsets. This module has their names and contents.
 
-All of them are private: their lag is meaningless, and `kafkagroup groups` omits them. Their offsets lie beyond the end
-of any log, so that lag monitors see no lag. Each name begins with the owner's name, for rights by prefix.
+All side groups are private: their lag is meaningless, and `kafkagroup groups` omits them. Their offsets lie beyond the
+end of any log, so that lag monitors see no lag. Each name begins with the owner's name, so rights can name a prefix.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SideGroup:
         suffix: The suffix of the owner's name; {} stands for an id.
         id: The regular expression of the id; empty: there is none.
         offset: The meaning of an offset, counted from `BEYOND_ALL_LOGS`.
-        codec: The modules that write and read the offsets and their metadata, below `kafka_source`.
+        codec: The module under `kafka_source` that writes and reads the offsets and their metadata.
     """
 
     suffix: str

@@ -25,7 +25,7 @@ class SourceOffsets:
     Attributes:
         offsets: Offsets of groups, to commit with the decision; empty for the replay of a decided batch.
         taken: Marks of the sources' hand-offs, to commit in any case.
-        record: The ranges of the decision, to commit with it, for replays of the batch.
+        record: The ranges of the decision, to commit with the decision, for replays of the batch.
         refusal: The reason not to decide; None: the batch may be decided.
     """
 
@@ -50,7 +50,7 @@ async def offsets_of_sources(
 
     Raises:
         InvalidConfigurationError: The batch has rows, but no source has published its ranges, and the group does not
-            exist. Or the batch is decided with other records than its source has read now.
+            exist. Or the source has planned a decided batch again, with records that the decision lacks.
         FencedError: Another member of the group has committed offsets inside the batch's ranges, so it has read the
             same records. Or no source has published its ranges, and the group has no members.
     """
@@ -90,7 +90,7 @@ async def renewed_offsets(
     error: FencedError,
     refused: Set[tuple[int, str]],
 ) -> tuple[GroupOffsets, ...]:
-    """Return again the offsets that the group has refused, with the source's current credentials.
+    """Return the offsets that the group has refused, with the source's current credentials.
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
     `group.on.lost` is `stop`, and publishes the current owners of the batch's partitions. In the consumer protocol a
@@ -129,9 +129,9 @@ async def renewed_offsets(
 
 
 async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> None:
-    """Raise an error if no query can be the source: a source is a member of the group from its first batch on.
+    """Raise an error if no query can be the source, because a source is a member of the group from its first batch on.
 
-    A union may get its first rows from one source while another, without new records, has published nothing.
+    A union may get its first rows from one source while another source, without new records, has published nothing.
     """
     found = await describe(client, group, deadline)
     if found.state == DEAD:

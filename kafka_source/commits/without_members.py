@@ -1,6 +1,6 @@
 """The offsets of a group without members (`assign`): the driver commits as Java's `assign` does.
 
-The coordinator accepts such commits, which name no member, only while the group has no members.
+These commits name no member, so the coordinator accepts them only while the group has no members.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class WithoutMembers(KeptOffsets):
     def repeat_old(self) -> None:
         """Repeat commits that are old, as Java's auto commit does.
 
-        A group without members loses the offsets of an idle partition in a few days.
+        Otherwise a group without members loses the offsets of an idle partition in a few days.
         """
         old = self._known.old()
         if not old:
             return
         try:
-            # An offset that another client has set since then stays.
+            # An offset that another client has set since the last commit stays.
             found = self.committed(sorted(old))
             ours = {tp: offset for tp, offset in old.items() if tp not in found or found[tp].offset == offset}
             if ours:

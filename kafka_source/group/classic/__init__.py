@@ -1,1 +1,1 @@
-"""Members of the classic protocol: a member of the group leads it, and assigns the partitions."""
+"""Members of the classic protocol, in which one member leads the group and assigns the partitions."""

@@ -1,7 +1,7 @@
 """Work of slots between Spark's calls: heartbeats, rejoins for other reads of the driver, leaving when overdue.
 
 Slots rejoin in Spark's calls, between micro-batches, with three exceptions. A read of the same driver and group that
-waits in a join keeps Spark from calling this read, so the slots rejoin for it immediately. Slots that the group has
+waits in a join keeps Spark from calling this read, so this read's slots rejoin immediately. Slots that the group has
 removed in a micro-batch rejoin immediately if the batch's tasks or sink need new credentials (`commits.rights`). If
 Spark has not called for `max.poll.interval.ms`, the slots leave, so that other members get their partitions (KIP-62).
 """
@@ -35,7 +35,7 @@ _HEARTBEAT_RETRY_SECONDS = 0.5
 
 
 class Heartbeats:
-    """Sends the heartbeats of all slots; belongs to the event loop of the membership.
+    """Sends the heartbeats of all slots, on the event loop of the membership.
 
     Args:
         settings: The group id, the interval and the timeouts.
@@ -119,12 +119,12 @@ _AFTER_LOSS = Reason(RebalanceCause.LOST, "the group has removed slots in the mi
 _REQUEST_SECONDS = 30.0
 # Seconds between two checks whether the slots have to rejoin, while a sibling waits in a join.
 _POLL_SECONDS = 0.1
-# Seconds that a rejoin may take beyond the rebalance timeout, until it is tried again.
+# Seconds that a rejoin may take beyond the rebalance timeout before it is tried again.
 _REJOIN_MARGIN_SECONDS = 30.0
 
 
 class BackgroundRejoiner:
-    """Rejoins and leaves on the membership's event loop. The slots never leave before the end of the first call.
+    """Rejoins and leaves on the membership's event loop. The slots never leave before the end of Spark's first call.
 
     Args:
         client: The cluster's client.
@@ -136,7 +136,7 @@ class BackgroundRejoiner:
 
     Attributes:
         in_flight: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
-        rejoin_failed: Why the last rejoin for a sibling has failed; None: it has not failed, or there was none.
+        rejoin_failed: Why the last rejoin for a sibling has failed; None: no failure.
         left: The reason why the slots have left; None: the slots have not left, or have rejoined.
         lost_batch: The last batch that was published as lost; None: there is none.
     """
@@ -165,7 +165,7 @@ class BackgroundRejoiner:
     # ---- Spark's calls
 
     async def begin_call(self) -> None:
-        """Wait for a rejoin or a leave that is under way; no other one begins until `end_call`."""
+        """Wait for a rejoin or a leave that is under way; no other rejoin or leave begins until `end_call`."""
         self._calls += 1
         try:
             while self._busy is not None and not self._busy.done():
@@ -245,8 +245,8 @@ class BackgroundRejoiner:
             except RebalanceTimeout as error:
                 log.warning("%s The query keeps waiting.", error)
             except Exception as error:
-                # Spark's next call rejoins, and raises the error if it remains; a keeper leaves the group. Until then
-                # the group waits for slots that join or lead, and no heartbeats are sent for them.
+                # Spark's next call rejoins, and raises an error that remains; a keeper leaves the group. Until then the
+                # group waits for slots that join or lead, and no heartbeats are sent for them.
                 self.rejoin_failed = f"a rejoin between two calls of Spark's failed: {error}"
                 log.warning("group=%s: %s", self._settings.group, self.rejoin_failed)
                 return None
@@ -260,7 +260,7 @@ class BackgroundRejoiner:
         await self.leave_if_overdue()
 
     async def rejoin_lost(self) -> None:
-        """Wait for a loss of slots in a micro-batch that tasks or the sink commit, and rejoin to renew credentials."""
+        """Wait until slots are lost in a micro-batch that tasks or the sink commit; then rejoin for new credentials."""
         await self._lost.wait()
         self._lost.clear()
         batch = self.in_flight
@@ -268,7 +268,7 @@ class BackgroundRejoiner:
             await self.renew_credentials()
 
     async def renew_credentials(self) -> None:
-        """Rejoin and publish new credentials for the batch in flight, unless other members have partitions of it."""
+        """Rejoin and publish new credentials for the batch in flight, unless other members own partitions of it."""
         await self._run_alone(self._rejoin_unless_owned(self.in_flight))
 
     async def _rejoin_unless_owned(self, batch: BatchInFlight) -> None:
@@ -282,7 +282,7 @@ class BackgroundRejoiner:
             await self._rejoin_and_publish(_AFTER_LOSS)
 
     async def _owned_by_others(self, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
-        """Return whether other members own some of the partitions, after the end of a rebalance."""
+        """After the end of a rebalance, return whether other members own some of the partitions."""
         ours = {slot.member.status.member_id for slot in self._slots}
         while True:
             described = await self._describe(deadline)
@@ -300,7 +300,7 @@ class BackgroundRejoiner:
         """Leave if Spark has not called for longer than `max.poll.interval.ms` and the group rebalances.
 
         A query that is alone in its group stays, because no other member waits for partitions, and the pauses between
-        its triggers may be longer than that. A keeper of slots, which Spark never calls, has a limit of its own.
+        its triggers may be longer than this limit. A keeper, which Spark never calls, has a limit of its own.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return

@@ -1,8 +1,8 @@
 """The work that strategies balance: lookups of lag, speed and growth, and the leader's requests for another rebalance.
 
 The speed of a query and the growth of its partitions are measured from trigger to trigger. The speed is measured only
-while the query is behind, because a query that keeps up reads at the rate of its topics. If it reported this rate as
-its speed, it would get less and less work.
+while the query is behind, because a query that keeps up reads at the rate of its topics. If such a query reported this
+rate as its speed, it would get less and less work.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 AVERAGED_SECONDS = 900.0
 """The time over which rates and speeds are averaged: an older count has a weight of less than 1/e.
 
-With one micro-batch a minute, the average has the weight of 30 of them (`assignors.lag_balanced.AVERAGED_BATCHES`).
+With one micro-batch a minute, the average is as exact as a mean of 30 (`assignors.lag_balanced.AVERAGED_BATCHES`).
 """
 
 _FORGOTTEN_SECONDS = 3600.0
 # A batch may be slow for a reason other than its records, such as a broker that is away. Only a batch that takes at
-# least this long, and by this factor longer than its records took to arrive, shows that the query is behind.
+# least this many seconds, and this many times as long as its records took to arrive, shows that the query is behind.
 _LONG_SECONDS = 10.0
 _LONGER = 1.25
 
@@ -41,7 +41,7 @@ class Average:
 
     Attributes:
         amount: The weighted sum of the counts; recent counts have more weight.
-        seconds: The time of the counts, with the same weights.
+        seconds: The weighted sum of the seconds of the counts.
     """
 
     amount: float = 0.0
@@ -77,7 +77,7 @@ class Growth:
 
         Args:
             at: The time in seconds; only differences count.
-            ends: The end of each partition. An end below the previous one belongs to a topic that was created again.
+            ends: The end of each partition. An end below the previous end is of a topic that was created again.
         """
         seconds = at - self.at
         if self.ends and seconds <= 0:
@@ -103,7 +103,7 @@ class Batch:
     Attributes:
         at: When it was planned, in seconds.
         records: The number of its offsets.
-        limited: Whether records were left to read.
+        limited: Whether the batch left records unread.
     """
 
     at: float
@@ -116,7 +116,7 @@ class Pace:
     """The measures of a query.
 
     Attributes:
-        growth: The growth of its partitions.
+        growth: The growth of the query's partitions.
         reading: The speed of the query while it is behind.
         measured_at: The time of the last measure of `reading`.
         batch: The batch in flight; None: there is none.
@@ -156,8 +156,8 @@ class Pace:
     def finished(self, at: float) -> Pace:
         """Return the measures after the batch in flight, if there is one.
 
-        The time of a batch ends when Spark requests the next one, so it includes Spark's wait between two triggers,
-        which bounds the speed. The first batch does not count, because it starts workers and opens connections.
+        The time of a batch ends when Spark requests the next batch. So the time includes Spark's wait between two
+        triggers. The first batch does not count, because it starts workers and opens connections.
         """
         if self.batch is None:
             return self
@@ -167,7 +167,7 @@ class Pace:
             return ended
         known = self.reading if at - self.measured_at <= _FORGOTTEN_SECONDS else Average()
         behind = batch.limited or (seconds >= _LONG_SECONDS and seconds > _LONGER * self.lasted)
-        # A query that keeps up reads at least as fast as this.
+        # A query that keeps up can read at least as fast as in this batch.
         faster = known.per_second is not None and batch.records / seconds > known.per_second
         if behind or faster:
             return replace(ended, reading=known.after(batch.records, seconds), measured_at=at)
@@ -228,7 +228,7 @@ def work_of(
     committed: Mapping[TopicPartition, int | None],
     rates: Mapping[TopicPartition, float],
 ) -> dict[TopicPartition, PartitionWork]:
-    """Return the work of each partition whose end is known; without a committed offset its lag is unknown."""
+    """Return the work of each partition whose end is known; without a committed offset the lag is unknown."""
     found = {}
     for tp, end in ends.items():
         offset = committed.get(tp)
@@ -237,7 +237,7 @@ def work_of(
 
 
 LOOKS = 5
-"""How often the balance is checked in the least interval between two rebalances that the leader requests."""
+"""The number of checks of the balance in the shortest interval between two rebalances that the leader requests."""
 
 _IN_A_ROW = 2
 _MAX_FACTOR = 16
@@ -249,15 +249,15 @@ _IDLE_SECONDS = 5.0
 class RebalanceBackoff:
     """Decides when the leader requests a rebalance because the balance has drifted. Pure.
 
-    The leader requests a rebalance if two consecutive checks justify it, and the last rebalance is at least the
-    interval ago. While requested rebalances move no partition, the interval doubles, up to 16 times its length.
+    The leader requests a rebalance if two consecutive checks justify it, and the interval since the last rebalance is
+    over. After a requested rebalance that moves no partition, the interval doubles, up to 16 times its first length.
 
     Attributes:
-        interval: The least number of seconds after a rebalance.
+        interval: The shortest time between two rebalances, in seconds.
         since: The time of the last rebalance, in seconds.
         asked: Whether the leader has requested the next rebalance.
         seen: The number of consecutive checks that justify a rebalance.
-        factor: The factor of the interval.
+        factor: The number by which the interval is multiplied.
     """
 
     interval: float
@@ -285,7 +285,7 @@ class RebalanceBackoff:
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
-    """The query's assignment as the leader, with its strategy and generation."""
+    """An assignment that this query has made as the leader, with its strategy and generation."""
 
     led: Led
     strategy: Assignor
@@ -318,7 +318,7 @@ class BalanceWatch:
 
         Args:
             speed: The records per second that the query reads with all slots while it is behind; None: unknown.
-            rates: The records per second that are written to its partitions.
+            rates: The records per second that are written to the query's partitions.
         """
         of_slot = Measures(None if speed is None else speed / len(self._slots), rates)
         for slot in self._slots:
@@ -337,7 +337,7 @@ class BalanceWatch:
 
     @property
     def work_lookup(self) -> WorkOf | None:
-        """Looks up the work in partitions, for the leader; None: it is unknown."""
+        """Looks up the work in partitions, for the leader; None: the work is unknown."""
         return None if self.lookup is None else self.lookup.look_up
 
     async def watch(self) -> None:

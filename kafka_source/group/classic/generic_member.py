@@ -94,14 +94,14 @@ class GenericMember:
     def state(self) -> MemberState | None:
         """The state in the current generation; None while the group rebalances.
 
-        Also None when the coordinator was silent for the session timeout: another member may have this part.
+        Also None when the coordinator was silent for the session timeout, because the member may have been removed.
         """
         with self._changed:
             silent = time.monotonic() - self._heard_at
             return self._state if silent * 1000 < self._settings.session_timeout_ms else None
 
     def wait(self, timeout_s: float, after: int = -1) -> MemberState | None:
-        """Wait for a generation later than `after` and return its state; None if it does not start in time.
+        """Wait for a generation later than `after` and return the state; None if no such generation starts in time.
 
         Raises:
             FencedError: Another process has joined with the same instance id.
@@ -116,7 +116,7 @@ class GenericMember:
             return self._state if self._state is not None and self._state.generation > after else None
 
     def close(self) -> None:
-        """Leave the group; it may be called twice."""
+        """Leave the group; a second call is allowed."""
         atexit.unregister(self.close)
         self._set(None)
         if self._life is not None and self._client.loop.alive:

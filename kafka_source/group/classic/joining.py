@@ -49,7 +49,7 @@ from kafka_source.model.partition_runs import format_partitions
 
 log = logging.getLogger(__name__)
 
-# The maximum number of rounds of JoinGroup and SyncGroup in one join, without the rounds of a rewind.
+# The maximum number of rounds of JoinGroup and SyncGroup in one join; rounds during a rewind do not count.
 _MAX_ROUNDS = 10
 _CLOSE_SECONDS = 5.0
 # Seconds between the JoinGroup of a slot that leads and the JoinGroup of the other slots.
@@ -65,11 +65,11 @@ _HANDOVER_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JoinedGroup:
-    """The end of a join.
+    """The result of a join.
 
     Attributes:
         assignment: The assignment of the slots in the last round.
-        cause: The reason of the call, or of a later round.
+        cause: The reason for the join, or for a later round.
     """
 
     assignment: GroupAssignment
@@ -85,7 +85,7 @@ class JoinRounds:
         slots: The slots of the query.
         topics: The topics to which the slots subscribe.
         heartbeats: Notified when a rebalance no longer waits for the slots.
-        balance: Looks up the work for the leader, and gets its assignment.
+        balance: Looks up the work for the leader, and gets the leader's assignment.
         siblings: Notified while the slots wait in a join; None: there are no other reads.
         in_flight: Returns the partitions of the batch in flight, which the slots claim.
         leave: Leaves the group with all slots, for a reason, within a deadline.
@@ -109,7 +109,7 @@ class JoinRounds:
         self._others, self._siblings = OtherMembers(client, settings), siblings
         self._in_flight, self._leave = in_flight, leave
         self._led_generation = -1
-        # The group has a leader that does not know that it leads; see `_why_stale`.
+        # Whether the group has a leader that does not know that it leads; see `_why_stale`.
         self._leader_unaware = False
 
     @property
@@ -128,7 +128,7 @@ class JoinRounds:
             self._siblings = None
 
     async def look_at_group(self, topics: Collection[str], timeout_s: float) -> None:
-        """Note, before the first join, which member ids the group has for the slots; log its members.
+        """Note, before the first join, which member ids the group has for the slots; log the group's members.
 
         Args:
             topics: The topics of the subscription; empty with a pattern.
@@ -146,7 +146,7 @@ class JoinRounds:
             reason: Why the slots join.
             deadline: The time limit for all rounds.
             fresh: Whether this is the first join of the query. Static members that return within their session get
-                their assignment back without a rebalance, although it may no longer match.
+                their assignment back without a rebalance, although the assignment may be outdated.
         """
         async with self._announce_join():
             cause = reason
@@ -171,9 +171,9 @@ class JoinRounds:
                 fresh = False
                 reason = cause = again
                 if not any(slot.leading or slot.hands_over for slot in self._slots):
-                    # The coordinator starts no rebalance if a follower rejoins with unchanged metadata, but it does if
-                    # the follower leaves. With cooperative assignors do not leave: the metadata have changed, because
-                    # they contain the generation, and a partition without an owner may be on its way to this query.
+                    # The coordinator starts no rebalance if a follower rejoins with unchanged metadata, so leave first.
+                    # With cooperative assignors do not leave, because the metadata contain the generation, so they have
+                    # changed, and a partition without an owner may be on its way to this query.
                     await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))
@@ -195,8 +195,8 @@ class JoinRounds:
     # ---- one round
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
-        """Join as `_join_round` does, after a rewind that is under way; raise the reason of a refusal."""
-        # A rewind, which accepts only the strategy in use, may end between its refusal and the description.
+        """Join as `_join_round` does, but wait for the end of a rewind; raise the reason for another refusal."""
+        # A rewind, during which the group refuses other strategies, may end between the refusal and the description.
         may_have_ended = True
         while True:
             try:
@@ -217,8 +217,8 @@ class JoinRounds:
 
     async def _join_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Bring all slots into one generation; return whether another round must follow."""
-        # Find the coordinator once before the slots join. If each slot looked for it, the slots would join at different
-        # times, and each would cause a rebalance.
+        # Find the coordinator once before the slots join. If each slot looked the coordinator up, the slots would join
+        # at different times, and each slot would cause a rebalance.
         patience = min(deadline.left, self._settings.coordinator_timeout_ms / 1000)
         await self._client.coordinator(self._settings.group, Deadline(patience))
         self._topics.changed = None
@@ -232,7 +232,7 @@ class JoinRounds:
             for index, slot in enumerate(lead_first):
                 tasks.append(asyncio.ensure_future(self._join_slot(slot, topics, settled, reason, deadline)))
                 if index == 0 and slot.leading:
-                    # A leader that rejoins starts a rebalance; followers that rejoin before it get the old generation.
+                    # A leader that rejoins starts a rebalance; followers that rejoin earlier get the old generation.
                     await asyncio.sleep(_LEADERS_HEAD_START)
             return any(await asyncio.gather(*tasks))
         finally:
@@ -277,7 +277,7 @@ class JoinRounds:
         if strategies.is_rewind(joined.protocol):
             return strategies.lead(joined.members)
         strategy, group = slot.assignor(joined.protocol), self._settings.group
-        # In the generations between, the next rebalance has begun before a leader has sent an assignment.
+        # In the generations after `assigned_in`, the next rebalance began before a leader had sent an assignment.
         since = joined.generation - 1 if slot.assigned_in is None else min(slot.assigned_in, joined.generation - 1)
         led = await leader.lead(self._client, group, strategy, joined, deadline, since, self._balance.work_lookup)
         self._balance.record_assignment(strategy, led, joined.generation)
@@ -305,7 +305,7 @@ class JoinRounds:
         return strategies.refusal_of_converted_group(self._settings.group, names)
 
     def _log_rewind(self) -> Reason:
-        """Log that the group is rewound, and return the reason of the next generation."""
+        """Log that the group is rewound, and return the reason for the next generation."""
         log.warning(
             "rewind group=%s generation=%d: the group's offsets are being set, no member reads until then",
             self._settings.group,
@@ -334,7 +334,7 @@ class JoinRounds:
     # ---- does the assignment match?
 
     async def _reason_to_join_again(self, topics: Sequence[str], deadline: Deadline) -> Reason | None:
-        """Return the reason why the first join's assignment is incomplete, or None."""
+        """Return the reason why the first join's assignment is incomplete or outdated; None: it is neither."""
         group_id = self._settings.group
         described = await if_allowed(describe(self._client, group_id, deadline), group_id)
         if described is None:
@@ -376,8 +376,8 @@ class JoinRounds:
     ) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         # Before Kafka 3.2 (JoinGroup 9) a returning static leader gets its former id as the leader's id, and does not
-        # know that it leads. So a member watches the topics if no member has the leader's id: one such member is the
-        # leader, whose rejoin starts a rebalance. All slots' responses count, because later responses have the new id.
+        # know that it leads. So if no member has the leader's id, members watch the topics: one of them is the leader,
+        # and its rejoin starts a rebalance. All slots' responses count, because later responses have the new id.
         named = {slot.member.last_join.leader for slot in self._slots}
         self._leader_unaware = not named <= {d.member.member_id for d in members}
         if self.watches_as_leader:
@@ -438,7 +438,7 @@ def stale_of_follower(
 
     Args:
         topics: The topics of the query's current subscription.
-        own: The partitions that its slots have got back.
+        own: The partitions that the query's slots have got back.
         assignments: The assignments of all members of the group.
         existing: The topics that exist.
     """

@@ -3,10 +3,10 @@
 **Claims** are partitions that a member keeps through a rebalance, because its micro-batch still reads them. A
 cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later
 rebalance. An eager strategy assigns it immediately. Under an eager strategy kafkagroup's leader moves partitions of
-kafkagroup's members in the same two steps. A member lists the partitions of its micro-batch as owned, and the leader
-leaves them out of the assignment if the strategy gives them to another member. The member's own assignment names them
-as held, so no other member has them, and the member may still commit them. Then the member rejoins without the claim,
-and that rebalance assigns them to their new owner. Other clients claim nothing while they join under an eager strategy.
+kafkagroup's members in the same two steps. A member lists the partitions of its micro-batch as owned. If the strategy
+gives such a partition to another member, the leader leaves it out of that assignment. The claiming member's assignment
+names it as held, so no other member has the partition, and the member may still commit it. Then the member rejoins
+without the claim, and the next rebalance assigns the partition. Other clients claim nothing under an eager strategy.
 
 All functions except `lead` are pure.
 """
@@ -59,12 +59,11 @@ def hold(
     """Leave claimed partitions out of the assignments of other members.
 
     Args:
-        assignor: The strategy that made the plan. The plan of a cooperative strategy needs no change; under a redundant
-            strategy a partition has several owners.
+        assignor: The strategy that made the plan. Plans of cooperative and of redundant strategies stay unchanged.
         group: The members' subscriptions.
         plan: The strategy's assignments, by member id.
-        generations: The generations whose claims count: from the last one with assignments up to the previous one.
-            After an older claim another member may have read the partition.
+        generations: The generations whose claims count: from the last generation with assignments up to the previous
+            generation. After an older claim another member may have read the partition.
 
     Returns:
         The assignments, and the partitions held for each claiming member, by member id.
@@ -93,7 +92,7 @@ def hold(
 
 
 def with_held(assignment: Assignment, held: tuple[TopicPartition, ...]) -> Assignment:
-    """Return the encoded assignment of a member with held partitions; `without_held` reads it."""
+    """Return a member's assignment with its held partitions as user data; `without_held` reads them."""
     if not held:
         return assignment
     partitions = encode_assignment(Assignment(held))
@@ -218,7 +217,7 @@ def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Map
 
 
 def undescribed(group: Mapping[str, Subscription], refused: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Return the topics that the leader may not describe, by the id of each member that subscribes to some.
+    """Return, by member id, the topics of a member's subscription that the leader may not describe.
 
     Args:
         group: The members' subscriptions.
@@ -245,7 +244,7 @@ def refusal(topics: Iterable[str], refused: Mapping[str, int]) -> str:
 def encode(
     plan: Mapping[str, Assignment], held: Mapping[str, tuple[TopicPartition, ...]] | None = None
 ) -> dict[str, bytes]:
-    """Return each member's assignment, with the partitions held for it, as bytes for SyncGroup, by member id."""
+    """Return, by member id, the bytes for SyncGroup: each member's assignment and the partitions held for it."""
     holding = held or {}
     return {
         member_id: encode_assignment(with_held(assignment, holding.get(member_id, ())))
@@ -264,7 +263,7 @@ def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
 
 
 def failed(assignment: Assignment, reason: str) -> Assignment:
-    """Return an assignment that stops members of kafkagroup, and that members of other clients read."""
+    """Return an assignment that stops members of kafkagroup; members of other clients ignore the reason."""
     return Assignment(assignment.partitions, _FAILED + reason.encode())
 
 
@@ -284,7 +283,7 @@ class Led:
         snapshot: The metadata of these topics from which the assignment was computed.
         failed: The reason why the assignment failed, or None.
         group: The subscriptions of the members that got an assignment.
-        plan: Their assignments, by member id.
+        plan: The assignments of these members, by member id.
     """
 
     states: Mapping[str, bytes]
@@ -381,7 +380,7 @@ def read_by_members(
 
     Args:
         described: The coordinator's description.
-        own: The partitions of this query's slots by their own state, by member id.
+        own: By member id, the partitions that this query's slots know that they have.
     """
     if described.state != STABLE or not own.keys() <= {one.member.member_id for one in described.members}:
         return None
@@ -394,6 +393,6 @@ def read_by_members(
                 assigned, held = without_held(decode_assignment(one.state))
                 read |= {TopicPartition(*tp) for tp in (*assigned.partitions, *held)}
     except (AssignmentError, WireFormatError):
-        # Another client's format.
+        # The format is another client's.
         return None
     return frozenset(read)

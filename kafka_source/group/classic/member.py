@@ -60,14 +60,14 @@ def refusal(
 
 log = logging.getLogger(__name__)
 
-# Seconds that a JoinGroup request may take beyond the rebalance timeout, during which the coordinator holds it.
+# The coordinator holds a JoinGroup request up to the rebalance timeout. It may take this many seconds longer.
 _PARKED_MARGIN = 5.0
 # Characters of a protocol's name that an error shows.
 _MAX_SHOWN = 100
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
-    """Another member delays this member, because it has not rejoined, or has the same instance id."""
+    """Another member delays this member, because the other has not rejoined, or has this member's instance id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Joined:
         member_id: This member's id.
         generation: The group's new generation.
         protocol: The protocol that the group chose; for consumers the assignor.
-        leader: The leader's member id; "" in a group of the consumer protocol (KIP-848), which the brokers assign.
+        leader: The leader's member id; "" in a group of the consumer protocol (KIP-848), in which the brokers assign.
         members: All members if this member is the leader, else empty.
         skip_assignment: Whether a static leader has returned and the assignment stays as it is, so that the leader must
             not compute a new assignment (KIP-814).
@@ -257,7 +257,7 @@ class Member:
             self._ended = result
 
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
-        """Leave the group, if the coordinator may know this member; log a warning if it cannot be reached."""
+        """Leave the group, if the coordinator may know this member; log a warning if it is not reachable."""
         if self.may_be_known:
             identity = (self.status.member_id, self.settings.instance_id)
             try:
@@ -363,10 +363,10 @@ class Member:
         COORDINATOR_LOAD_IN_PROGRESS: the state is not known yet, or the broker is no longer the coordinator.
 
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
-        JoinGroup, but with the leader's assignment. If the coordinator fails before that, the next one loads the group
-        with a previous member id, and refuses the new id with FENCED_INSTANCE_ID, as if another process had joined. The
-        next coordinator may be the same broker, over the same connection. The group's description distinguishes the two
-        cases, because ids are unique: if it has `id_before`, the group was loaded.
+        JoinGroup, but with the leader's assignment. If the coordinator fails earlier, the next coordinator loads the
+        group with a previous member id, and refuses the new id with FENCED_INSTANCE_ID, as if another process had
+        joined. The next coordinator may be the same broker, over the same connection. The group's description
+        distinguishes the two cases, because ids are unique: if the description has `id_before`, the group was loaded.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
             # No other member has the instance id, or the holder's session begins again at another coordinator.
@@ -375,7 +375,7 @@ class Member:
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if self.status.member_id in (NO_MEMBER_ID, self.id_before):
-            # No coordinator can have lost a new id of this member.
+            # This member has no new id that a coordinator can have lost.
             return code
         try:
             described = await describe(self._client, self.settings.group, deadline)
@@ -384,7 +384,7 @@ class Member:
         holder = described.member_id_of(self.settings.instance_id)
         if holder is None:
             # A coordinator describes only replicated state. After it has loaded the group, the description may be older
-            # than the state by which it refuses, so the same request is sent again.
+            # than the state by which it has refused the request, so the request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
             # The holder is a previous process, whose session had ended at the previous coordinator and ends here too,
@@ -419,7 +419,7 @@ class Member:
         await asyncio.sleep(pause)
 
     def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:
-        """Return the error of a join whose time is over, in any request."""
+        """Return the error of a join whose time is over."""
         if self._holder_may_end is not None:
             return RebalanceTimeout(
                 f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s: another member has its "

@@ -103,7 +103,7 @@ class Rejoin:
 class JoinAnswered:
     """The response to JoinGroup.
 
-    The member id is set if there is no error, or MEMBER_ID_REQUIRED; the generation is set if there is no error.
+    The member id is set without an error and with MEMBER_ID_REQUIRED; the generation is set without an error.
     """
 
     code: int
