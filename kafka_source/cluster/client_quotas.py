@@ -22,8 +22,8 @@ class ClientQuota:
     """The quota of one entity.
 
     Attributes:
-        entity: Its user and client id; None is the default of all.
-        values: By name, e.g. consumer_byte_rate in bytes a second.
+        entity: The entity's user and client id; None stands for the default of all users or client ids.
+        values: The values by name, e.g. consumer_byte_rate in bytes a second.
     """
 
     entity: Mapping[str, str | None]
@@ -41,7 +41,7 @@ def holding(quotas: Iterable[ClientQuota], user: str, client_id: str, name: str)
 
 
 def value_of_client(settings: Settings, client_id: str, name: str) -> float | None:
-    """Request the brokers' value for a client id and the user of the settings; None: there is none.
+    """Request the brokers' value for a client id and the user of the settings; None: no quota.
 
     Raises:
         KafkaGroupError: The brokers refuse.

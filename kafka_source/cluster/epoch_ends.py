@@ -16,8 +16,8 @@ class AskedEpoch(NamedTuple):
     """A leader epoch whose end is requested.
 
     Attributes:
-        epoch: The epoch. If the log has no records of it, the previous epoch counts.
-        current: The epoch in which the broker must lead; -1: any.
+        epoch: The epoch. If the log has no records of this epoch, the previous epoch counts.
+        current: The epoch in which the broker must lead; -1: any epoch.
     """
 
     epoch: int

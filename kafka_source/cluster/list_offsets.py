@@ -43,12 +43,12 @@ async def list_offsets(
     *,
     read_committed: bool = False,
 ) -> dict[TopicPartition, ListedOffset]:
-    """Return the offsets of timestamps in partitions that a broker leads; no retries.
+    """Return the offset of each partition's timestamp, from the partitions' leader; no retries.
 
     Args:
         client: The cluster's client.
         leader: The node id of the partitions' leader.
-        times: EARLIEST, LATEST, or a timestamp in ms since 1970, which means the first record at or after it.
+        times: EARLIEST, LATEST, or a timestamp in ms since 1970 (the first record at or after this time), by partition.
         deadline: The time limit for the response.
         read_committed: Whether LATEST means the last stable offset instead of the high watermark.
 

@@ -40,8 +40,8 @@ _T = TypeVar("_T")
 _MAX_PAUSE = 1.0
 _LOST = (BootstrapError, ConnectionLost)
 
-# The time limit of retries for a cluster that has answered earlier: Java's default.api.timeout.ms. The time until the
-# client rebootstraps is added to it.
+# The time limit of retries for a cluster that has answered earlier: Java's default.api.timeout.ms. If all brokers were
+# lost, the time until the client rebootstraps is added.
 _PATIENCE_MS = 60_000
 
 
@@ -64,7 +64,7 @@ class Cluster:
         retries: The minimum number of retries (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
         leader_seconds: The wait for a partition's leader; None: as for any lookup.
-        client: A client to share, which `close` must not close; by default this object has its own.
+        client: A client to share; then `close` must not be called. None: this object has a client of its own.
         strict: Refuse a selection of partitions if some of them do not exist in the first lookup.
     """
 
@@ -91,7 +91,7 @@ class Cluster:
 
     @staticmethod
     def of(options: ReadOptions, client: KafkaClient | None = None, *, leader_seconds: float | None = None) -> Cluster:
-        """Return the cluster that a query reads from; with a client to share, see the class."""
+        """Return the cluster that a query reads from; for `client` and `leader_seconds` see the class."""
         return Cluster(
             options.settings,
             retries=options.fetch_offset_num_retries,
@@ -102,12 +102,12 @@ class Cluster:
         )
 
     def close(self) -> None:
-        """Close the connections; the next lookup opens new ones."""
+        """Close the connections; the next lookup opens new connections."""
         self._client.close()
 
     @contextmanager
     def metadata_snapshot(self, known: Snapshot | None = None) -> Iterator[None]:
-        """Request the metadata of each topic once in this context, because a plan needs partitions, ids and leaders.
+        """Within this context, request the metadata of each topic once for all lookups of partitions, ids and leaders.
 
         Do not wait for a rebalance in the context, because topics may change. Outdated leaders are looked up again.
 
@@ -201,7 +201,7 @@ class Cluster:
         }
 
     def without_leader(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the existing partitions without a leader."""
+        """Return the existing partitions that have no leader."""
         wanted = set(partitions)
         topics = self._describe_topics({tp.topic for tp in wanted}).topics
         known = {tp: topics[tp.topic].partitions.get(tp.partition) for tp in wanted if tp.topic in topics}
@@ -226,7 +226,7 @@ class Cluster:
     def bounds(
         self, earliest: Iterable[TopicPartition], latest: Iterable[TopicPartition], *, read_committed: bool
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the first offset of some partitions and the latest of others, requested at the same time.
+        """Return the first offset of some partitions and the latest offset of others, requested at the same time.
 
         Args:
             earliest: The partitions whose first offset is returned.
@@ -248,7 +248,7 @@ class Cluster:
         return found
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end of a leader epoch in the log of each partition's current leader; see `epoch_ends`."""
+        """Return, for each partition, the end of a leader epoch in the current leader's log; see `epoch_ends`."""
         if not epochs:
             return {}
 
@@ -297,7 +297,7 @@ class Cluster:
     def _offsets(
         self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> list[dict[TopicPartition, ListedOffset]]:
-        """Return the answer to each question, which has a timestamp for each partition; see `list_offsets`."""
+        """Return the answers to questions; a question has a timestamp for each partition. See `list_offsets`."""
         partitions = {tp for times in questions for tp in times}
         if not partitions:
             return [{} for _ in questions]
@@ -361,7 +361,7 @@ class Cluster:
         return found
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of a lookup; repeat it after errors, except for errors of a setting or a permission.
+        """Return the result of a lookup; repeat the lookup after errors, except errors of a setting or a right.
 
         Args:
             what: The lookup as the beginning of a sentence in errors.

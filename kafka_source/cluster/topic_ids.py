@@ -32,7 +32,7 @@ class TopicIds:
         self._known = {}
 
     def invalidate_if_old(self) -> None:
-        """Drop all entries if they were last dropped longer ago than the maximum age."""
+        """Drop all entries if the last drop by this method is longer ago than the maximum age."""
         if time.monotonic() - self._invalidated_at > self._max_age:
             self.invalidate()
             self._invalidated_at = time.monotonic()
@@ -63,6 +63,6 @@ class TopicIds:
         return topic is not None and tp.partition < topic.partitions
 
     def _is_update(self, name: str, current: Topic | None) -> bool:
-        """Return whether `current` may replace the cached entry, because there is none or the same topic has grown."""
+        """Return whether `current` may replace the cached entry: there is no entry, or `current` is the same topic."""
         known = self._known[name]
         return known is None or (current is not None and not is_recreated(known.id, current.id))

@@ -46,7 +46,7 @@ class Membership(ABC):
         self._client = KafkaClient(config, client_id=settings.client_id)
         # A separate connection, because heartbeats would wait behind a late description.
         self._looks = KafkaClient(config, self._client.loop, settings.client_id)
-        # A heartbeat that is not answered in time closes its connection. A commit may take longer.
+        # A separate connection too, because a late heartbeat closes its connection, and a commit may take longer.
         self._commits = cached_client(config, "commit")
         self._assignment: GroupAssignment | None = None
         self._closed = False
@@ -63,14 +63,14 @@ class Membership(ABC):
         Raises:
             FencedError: Another process has joined with a slot's instance id.
             InvalidConfigurationError: The group refuses a slot; the error names the setting.
-            AssignmentFailed: The group's leader could not assign partitions; the error gives its reason.
+            AssignmentFailed: The group's leader could not assign partitions; the error gives the leader's reason.
             BootstrapError: No broker answers.
             RetriableError: The slots could not join within `timeout_s`.
         """
 
     @abstractmethod
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Take and release partitions by later assignments, and rejoin with lost slots; as `join`."""
+        """Take and release partitions by later assignments, and rejoin with lost slots; raises as `join`."""
 
     @property
     def assignment(self) -> GroupAssignment:
@@ -93,7 +93,7 @@ class Membership(ABC):
         """Return whether a refused commit may succeed with the current credentials.
 
         Raises:
-            RetriableError: The coordinator does not answer, so the slots may be members of a newer epoch.
+            RetriableError: The coordinator does not answer, so the slots may have a newer epoch.
         """
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Membership(ABC):
         """Return the reason to rejoin before the next micro-batch, or None.
 
         Raises:
-            FencedError: Another process has joined with a slot's instance id. A rejoin would fence it in turn.
+            FencedError: Another process has joined with a slot's instance id. A rejoin would fence that process.
             KafkaGroupError: The group has refused a slot.
         """
 
@@ -135,7 +135,7 @@ class Membership(ABC):
 
     @abstractmethod
     def _reason_left(self) -> str | None:
-        """Return the reason why the slots have left by themselves; None: they have not."""
+        """Return the reason why the slots have left by themselves; None: they have not left."""
 
     @abstractmethod
     def _lost_slots(self) -> Sequence[int]: ...
@@ -157,7 +157,7 @@ class Membership(ABC):
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Keep the slots' partitions in this context, unless calls in it rejoin; first wait for a join or a leave."""
+        """Let the slots rejoin only by calls within this context; first wait for a join or a leave under way."""
         self._client.run(self._begin_call())
         try:
             yield
@@ -184,9 +184,9 @@ class Membership(ABC):
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets, None for a partition without one.
+        """Return the group's committed offsets; None for a partition without an offset.
 
-        Wait for open transactions, for `coordinator_timeout_ms` unless another limit is given.
+        Wait for open transactions, at most `timeout_s` or, by default, `coordinator_timeout_ms`.
         """
         timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
         work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
@@ -195,7 +195,7 @@ class Membership(ABC):
     def committed_entries(
         self, partitions: Iterable[TopicPartition], *, stable: bool = True
     ) -> dict[TopicPartition, CommitOffset]:
-        """Return the committed offsets with their metadata, without partitions that have none.
+        """Return the committed offsets with their metadata; a partition without an offset is left out.
 
         If `stable`, wait for open transactions.
         """
@@ -214,7 +214,7 @@ class Membership(ABC):
         """Commit without a transaction; each slot commits its own partitions.
 
         Args:
-            offsets: The next offset to read for each partition, by slot number.
+            offsets: By slot number, the next offset to read of each partition.
             timeout_s: The time limit for all commits.
             has_looked: As in `commit_offsets`.
 
@@ -252,7 +252,7 @@ class Membership(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Leave with all slots, even with the user's instance ids.
+        """Leave with all slots, even if the user has set instance ids.
 
         If the coordinator cannot be reached, log a warning; the slots stay until their sessions end.
         """
@@ -262,14 +262,14 @@ class Membership(ABC):
         """Stop the heartbeats without leaving; another process resumes the slots before their sessions end.
 
         Args:
-            kept: The numbers of the slots that stay; the others leave. None: all stay.
+            kept: The numbers of the slots that stay; all other slots leave. None: all slots stay.
         """
 
     @abstractmethod
     def close(self) -> None:
         """Leave the group if `leave_on_close` is set, and close all connections.
 
-        It may be called twice, and after `detach`. It does nothing in a forked child or without running threads.
+        A second call, and a call after `detach`, are allowed. In a forked child or without threads a call does nothing.
         """
 
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
@@ -303,7 +303,7 @@ class BackgroundTasks:
 
     Args:
         group: The group id, for the log.
-        works: Each waits for its next work, and does it once.
+        works: The functions. Each call waits for the next work, and does it once.
     """
 
     def __init__(self, group: str, works: Sequence[Callable[[], Awaitable[None]]]) -> None:

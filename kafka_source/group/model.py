@@ -64,17 +64,17 @@ class GroupSettings:
         session_timeout_ms: The time without a heartbeat after which the coordinator removes a member.
         rebalance_timeout_ms: How long a rebalance waits for a member to rejoin.
         heartbeat_interval_ms: The time between heartbeats.
-        coordinator_timeout_ms: The longest wait for a coordinator that is unreachable or loads the group.
+        coordinator_timeout_ms: The longest wait for a coordinator that is unreachable or is loading the group.
         rebalance_batch_ms: The time for which the leader collects topic changes before one rebalance.
         metadata_max_age_ms: The interval at which topics are checked for changes.
-        client_id: The members' `client.id`, which is not the fetchers', so that no quota of fetchers delays heartbeats.
+        client_id: The members' `client.id`, different from that of fetches, whose quota must not delay heartbeats.
         rack: `client.rack` of all slots.
         leave_on_close: Whether to leave the group on close. If false, static members stay until their sessions end, and
             a restart within that time continues as these members.
         driver: The prefix of this Spark driver's generated instance ids; None: unknown.
         is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
-        rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
-            then fetch the group's offsets; see `strategies`.
+        rewinds: Whether the group may be rewound while the slots are members. It may if they rejoin between
+            micro-batches and then fetch the group's offsets; see `strategies`.
         remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's assignor.
     """
 
@@ -109,8 +109,8 @@ class SlotAssignment:
         partitions: All assigned partitions, including redundant copies.
         user_data: The assignor's user data for the slot.
         replicas: The replica number (1 or higher) of each partition that is not the primary copy.
-        held: Partitions of the slot's micro-batch that were revoked, and that no member has until it rejoins.
-        topic_ids: The topic ids of the partitions, where the group assigns by id.
+        held: Partitions of the slot's micro-batch that were revoked, and that no member has until the slot rejoins.
+        topic_ids: The topic ids of the partitions, if the group assigns by id.
     """
 
     credentials: SlotCredentials
@@ -151,11 +151,11 @@ class OwnedPartitions:
         slots: The slot of each partition; -1 without a group.
         count: The number of slots; 0 without a group.
         generation: The group's generation; -1 without a group. Its numbers begin again if the group was deleted.
-        copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. Then each query keeps its
-            own positions, and the group's offsets are those of the first copies, for lag monitors.
+        copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. With copies each query
+            keeps its own positions, and the group's offsets are those of the first copies, for lag monitors.
         joins: The number of the query's assignments so far; 0 without a group. Other members may have read the same
             partitions between two joins, even if the generation has the same number.
-        topic_ids: The topic ids of the partitions, where the group assigns by id.
+        topic_ids: The topic ids of the partitions, if the group assigns by id.
     """
 
     slots: Mapping[TopicPartition, int]
@@ -182,7 +182,7 @@ class OwnedPartitions:
 
 
 class Right(Protocol):
-    """The right to commit a batch; members that rejoin publish it. See `commits.rights`."""
+    """The right to commit a batch; members that rejoin publish new credentials for it. See `commits.rights`."""
 
     @property
     def is_renewed(self) -> bool:
@@ -191,7 +191,7 @@ class Right(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether a read of the same driver that waits in a join waits until the batch is committed."""
+        """Whether another read of the driver, if it waits in a join, has to wait until the batch is committed."""
         ...
 
     async def publish(
@@ -202,7 +202,7 @@ class Right(Protocol):
         owners: Mapping[TopicPartition, SlotCredentials],
         deadline: Deadline,
     ) -> None:
-        """Publish the slots that own the partitions of the batch now; a partition without a slot is lost."""
+        """Publish which slots own the partitions of the batch now; a partition without a slot is lost."""
         ...
 
     async def is_renewal_asked(
@@ -214,11 +214,11 @@ class Right(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchInFlight:
-    """A planned micro-batch that the query does not know as finished.
+    """A planned micro-batch that the query does not know to be finished.
 
     Attributes:
         ends: The next offset after the batch, for each partition that it reads.
-        right: The right of its tasks or its sink to commit as the slots, until a rejoin; None: no other process does.
+        right: The right of its tasks or its sink to commit as the slots until a rejoin; None: only the driver commits.
     """
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class BatchInFlight:
 
     @property
     def renewed(self) -> Right | None:
-        """The right for which lost slots join again immediately; None: they join again when Spark calls."""
+        """The right for which lost slots join again immediately; None: lost slots join again when Spark calls."""
         return self.right if self.right is not None and self.right.is_renewed and self.ends else None
 
 
@@ -249,7 +249,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
         partitions: The number of partitions that the query selects; it bounds the default number of slots.
         stream: Whether the driver keeps the slots alive. In a batch each slot waits for its task, so the defaults of
             the session and rebalance timeouts are longer.
-        static: Whether slots have instance ids even without `group.instance.id`, so that replaced slots refuse tasks.
+        static: Whether slots have instance ids even without `group.instance.id`, so that tasks detect a replaced slot.
     """
     if options.group_id is None:
         raise ValueError("the query is in no group")
@@ -283,7 +283,7 @@ def _instances_of(driver: int) -> str:
 
 
 def _of_batch(options: ReadOptions) -> str:
-    # An action that does not read all slots (show, limit) leaves the others in the group until their sessions end. The
+    # An action that does not read all slots (show, limit) leaves the rest in the group until their sessions end. The
     # next action of the same DataFrame uses these members; new members would have to share the partitions with them.
     return _checksum([repr((field.name, getattr(options, field.name))) for field in fields(options)])
 

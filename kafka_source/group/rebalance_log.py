@@ -1,7 +1,7 @@
-"""A query's log of its group: the other members, the members that delay its join, each rebalance.
+"""A query's log of its group: the other members, the members that delay the query's join, each rebalance.
 
 In Spark's own source `kafka.group.id` is a label, and sharing a label has no effect. Here the query becomes a member,
-and takes partitions from other applications of the group. So the log names these applications before its slots join.
+and takes partitions from other applications of the group. So the log names these applications before the slots join.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _MAX_NAMED_MEMBERS = 5
 
 
 class OtherMembers:
-    """Logs a line about the members that are not slots of the query, and a line about other reads of its driver.
+    """Logs a line about the members that are not slots of the query, and a line about other reads of the driver.
 
     Args:
         client: The cluster's client.
-        settings: The settings of the join; members with its `driver` are other reads of this driver.
+        settings: The settings of the join; members with the prefix `driver` are other reads of this driver.
 
     Attributes:
-        unclear: Whether another read of the driver is in the group and the topics of both are still unknown, because
-            the coordinator describes no topics while the group rebalances.
+        unclear: Whether another read of the driver is in the group and the topics of the reads are still unknown,
+            because the coordinator describes no topics while the group rebalances.
     """
 
     def __init__(self, client: KafkaClient, settings: GroupSettings) -> None:
@@ -49,7 +49,7 @@ class OtherMembers:
     async def look_up(
         self, topics: Collection[str], own: Collection[str] = (), *, timeout_s: float = math.inf
     ) -> GroupDescription | None:
-        """Describe the group, log its members by `log_members`, and return it; None if unknown.
+        """Describe the group, log its members by `log_members`, and return the description; None without an answer.
 
         The join reports a coordinator that refuses or does not answer.
         """
@@ -126,17 +126,17 @@ class OtherMembers:
 
 
 def names_of(members: Collection[DescribedMember]) -> str:
-    """Return the first members with their hosts, and the number of the others, for a log line."""
+    """Return the first members with their hosts, and the number of further members, for a log line."""
     named = [f"{m.member.instance_id or m.member.member_id} at {m.host}" for m in members]
     return first_names(named, _MAX_NAMED_MEMBERS) or "none"
 
 
 PROGRESS_SECONDS = 10.0
-"""The time between two lines."""
+"""The seconds between two lines of `log_progress`."""
 
 
 async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
-    """Log a line every 10 s until the task is cancelled."""
+    """While a join waits, log a line every 10 s, until the task is cancelled."""
     started = time.monotonic()
     ours = {settings.instance_id(slot) for slot in range(settings.slots)}
     while True:
@@ -178,12 +178,12 @@ class _Ended:
 
     Attributes:
         before: The slots' previous assignment; None: the slots had none.
-        now: Their assignment.
-        reason: Why they rejoined.
-        seconds: How long it took.
-        at_ms: When it ended, in milliseconds since 1970.
-        taken: Whether `take` has returned it.
-        asking: The request for the members' names; None: they are known.
+        now: The slots' new assignment.
+        reason: Why the slots rejoined.
+        seconds: How long the rebalance took.
+        at_ms: When the rebalance ended, in milliseconds since 1970.
+        taken: Whether `take` has returned the rebalance.
+        asking: The request for the members' names; None: the names are known.
     """
 
     before: GroupAssignment | None
@@ -196,7 +196,7 @@ class _Ended:
 
 
 class RebalanceLog:
-    """Logs and keeps the rebalances of one query's slots. All but `take` runs on the membership's event loop.
+    """Logs and keeps the rebalances of one query's slots. All methods but `take` run on the membership's event loop.
 
     The names of all members show which members came and went. A leader knows the names. Another member asks the
     coordinator in the background, and logs the line when the response arrives.
@@ -210,7 +210,7 @@ class RebalanceLog:
         self._lock = threading.Lock()
 
     def take(self) -> tuple[Rebalance, ...]:
-        """Return the rebalances since the last call, the newest 32 at most. It may be called on any thread.
+        """Return the rebalances since the last call, the newest 32 at most. Any thread may call this.
 
         The members of a rebalance are unknown until the coordinator has answered.
         """
@@ -235,9 +235,9 @@ class RebalanceLog:
         Args:
             members: The names of all members, if the slots lead; None: the coordinator returns them later.
             before: The slots' previous assignment; None: the slots had none.
-            now: Their assignment in the new generation.
-            reason: Why they rejoined.
-            seconds: How long it took.
+            now: The slots' assignment in the new generation.
+            reason: Why the slots rejoined.
+            seconds: How long the rebalance took.
         """
         # A response that arrives from now on has the members after this rebalance.
         self.finish()
@@ -296,7 +296,7 @@ class RebalanceLog:
         )
 
     async def _member_names(self) -> frozenset[str] | None:
-        """Return the names of all members of the group as its coordinator describes it; None if it does not answer."""
+        """Return the names of all members by the coordinator's description of the group; None without an answer."""
         try:
             found = await describe(self._client, self._group, Deadline(_DESCRIBE_SECONDS))
         except KafkaGroupError as error:
@@ -313,7 +313,7 @@ def log_assignment(
     Args:
         group: The group id.
         before: The slots' previous assignment; None: the slots had none.
-        now: Their assignment in the new generation.
+        now: The slots' assignment in the new generation.
         in_flight: The partitions of the batch in flight.
     """
     had = {tp for slot in before.slots for tp in (*slot.partitions, *slot.held)} if before is not None else set()
@@ -360,9 +360,9 @@ def rebalance_of(
     Args:
         before: The slots' previous assignment; None: the slots had none.
         now: The slots' assignment.
-        reason: Why they rejoined.
-        seconds: How long it took.
-        at_ms: When it ended, in milliseconds since 1970.
+        reason: Why the slots rejoined.
+        seconds: How long the rebalance took.
+        at_ms: When the rebalance ended, in milliseconds since 1970.
         members: The names of all members; None: unknown.
         known: The names after the previous rebalance; None: unknown.
     """

@@ -77,7 +77,7 @@ class DescribedMember:
     While the group rebalances, both the member's metadata and its state are empty.
 
     Attributes:
-        topics: The topics to which it subscribes; None: unknown, for example while the group rebalances.
+        topics: The topics to which the member subscribes; None: unknown, for example while the group rebalances.
     """
 
     member: GroupMember
@@ -100,10 +100,10 @@ class GroupDescription:
     """The coordinator's description of a group.
 
     Attributes:
-        state: Kafka's name of its state, for example "Stable".
-        protocol_type: Its protocol type: "consumer" for consumers.
-        protocol: The assignor that it uses.
-        members: Its members.
+        state: Kafka's name of the group's state, for example "Stable".
+        protocol_type: The group's protocol type: "consumer" for consumers.
+        protocol: The assignor that the group uses.
+        members: The group's members.
     """
 
     state: str
@@ -238,7 +238,7 @@ def _partitions(
 
 
 # The last version of OffsetFetch and of OffsetCommit with topic names. The next version has topic ids (KIP-516, Kafka
-# 4.1), with which a coordinator refuses the offset of a topic that was created again since.
+# 4.1), by which a coordinator refuses the offset of a topic that was created again.
 _BY_NAME = 9
 # The last version of OffsetCommit with a retention time; brokers still accept it.
 _WITH_RETENTION = 4
@@ -258,7 +258,7 @@ async def fetch_committed(
     *,
     stable: bool = True,
 ) -> dict[TopicPartition, int | None]:
-    """Return the group's committed offsets; None for a partition without one.
+    """Return the group's committed offsets; None for a partition without an offset.
 
     Args:
         client: The cluster's client.
@@ -267,7 +267,7 @@ async def fetch_committed(
         deadline: The time limit for all attempts.
         stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447). If
             false, the result contains the offsets from before those transactions. With all partitions, the call does
-            not wait for a partition whose first offset is pending, because brokers do not return it.
+            not wait for a partition whose first offset is pending, because brokers do not return this partition.
 
     Raises:
         AuthenticationError: This user is not authorized to read the group.
@@ -325,13 +325,13 @@ async def fetch_by_ids(
         client: The cluster's client.
         group: The group id.
         partitions: The partitions to fetch.
-        ids: The ids of their topics, by name.
+        ids: The ids of the partitions' topics, by name.
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
 
     Raises:
-        UnknownTopicError: A topic was deleted or created again, or is unknown to the coordinator yet, or the
-            coordinator knows topics by name only (Kafka before 4.1).
+        UnknownTopicError: A topic was deleted or created again, or the coordinator does not know the topic yet, or
+            knows topics by name only (Kafka before 4.1).
         KafkaGroupError: As `fetch_committed`.
     """
     numbers = numbers_by_topic(sorted(partitions))
@@ -350,7 +350,7 @@ async def _fetch(
     stable: bool,
     learns_ids: bool = False,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Fetch by ids if the last metadata have them for all the topics, else by names."""
+    """Fetch by ids if the last metadata have the ids of all the topics, else by names."""
     numbers = None if wanted is None else numbers_by_topic(sorted(wanted))
 
     async def attempt() -> dict[TopicPartition, CommitOffset]:
@@ -391,7 +391,7 @@ async def _ask(
     *,
     stable: bool,
 ) -> _Fetched:
-    """Send one request: by ids if all the topics have one and the coordinator accepts them, else by names."""
+    """Send one request: by ids if all the topics have an id and the coordinator accepts ids, else by names."""
     by_id = numbers is not None and all(name in ids for name in numbers)
     request = _fetch_request(group, numbers, ids, stable=stable)
     answer = await to_coordinator(client, GROUP, group, request, deadline, None if by_id else _BY_NAME)
@@ -428,7 +428,7 @@ def _unknown_ids(group: str, topics: Iterable[str]) -> KafkaGroupError:
 def _fetch_request(
     group: str, numbers: Mapping[str, Sequence[int]] | None, ids: Mapping[str, UUID], *, stable: bool
 ) -> OffsetFetchRequest:
-    """Return a request in both layouts, because since version 8 a request may name many groups."""
+    """Return a request in both layouts, because from version 8 on a request may name many groups."""
     of_one, of_many = OffsetFetchRequest.OffsetFetchRequestTopic, OffsetFetchRequest.OffsetFetchRequestGroup
     topics, topics_of_group = None, None
     if numbers is not None:
@@ -452,7 +452,7 @@ async def commit_offsets(
 ) -> None:
     """Commit the next offsets to read, as the member with these credentials.
 
-    The offsets of thousands of partitions take several requests in turn. A failure leaves earlier ones committed.
+    The offsets of thousands of partitions take several requests in turn. A failure does not undo earlier requests.
 
     Args:
         client: The cluster's client.
@@ -532,7 +532,7 @@ async def _commit_part(
     )
 
     def note_lost() -> None:
-        # No later response changes this, because a new or loading coordinator does not know this attempt.
+        # No later response decides this, because a new or loading coordinator does not know this attempt.
         nonlocal unanswered
         unanswered = True
 
@@ -584,12 +584,12 @@ async def leave_group(
     reason: str,
     deadline: Deadline,
 ) -> None:
-    """Leave a group with several members in one request, so that it rebalances once.
+    """Leave a group with several members in one request, so that the group rebalances once.
 
     Args:
         client: The client of the cluster.
         group: The group id.
-        members: The member id and the instance id of each; a static member is found by its instance id.
+        members: The member id and the instance id of each member; a static member is found by its instance id.
         reason: The reason for the brokers' log (KIP-800).
         deadline: The time limit for all tries. A repeated request ignores members that have left.
 

@@ -2,9 +2,9 @@
 
 Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. While a
 source waits for a rebalance of its group, Spark cannot call the other sources, for which the group waits. So a read
-notifies its siblings while it waits, and they rejoin without a call of Spark's. Siblings find each other by Unix
-sockets in the user's private directory. An open connection to a sibling's socket shows that the read which connected
-waits in a join; the end of the connection, even by the death of the process, ends the wait. No byte is sent.
+notifies its siblings while it waits, and the siblings rejoin without a call of Spark's. They find each other by Unix
+sockets in the user's private directory. An open connection to a sibling's socket shows that the connecting read waits
+in a join. The end of the connection, even by the end of the process, ends the notification. No byte is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
 
-# Seconds between two searches for siblings that have started since.
+# Seconds between two searches for new siblings.
 _LOOK_AGAIN = 1.0
 _numbers = itertools.count(1)
 
@@ -49,7 +49,7 @@ class Siblings:
 
         Reads of another cluster's group of this name are siblings too, but rejoin only if their group waits for them.
         """
-        # Containers may share a directory, but not ids of processes, hence the name of the host.
+        # Containers that share a directory may have equal process ids, so the name of the host is in the identity.
         identity = (socket.gethostname(), group)
         family = f"reads-{driver}-{name_of(identity)}"
         try:
@@ -70,12 +70,12 @@ class Siblings:
             self._server = await asyncio.start_unix_server(self._serve, self._own)
 
     async def wait_for_join(self) -> None:
-        """Return when a sibling waits in a join; immediately if one waits already."""
+        """Return when a sibling waits in a join; immediately if a sibling waits already."""
         await self._asked.wait()
 
     @contextlib.asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
-        """Notify all siblings, also siblings that start later, that this read waits in a join."""
+        """Notify all siblings, even siblings that start later, that this read waits in a join."""
         connections: dict[Path, asyncio.StreamWriter] = {}
         await self._connect(connections)
         looking = asyncio.ensure_future(self._connect_again(connections))
@@ -113,7 +113,7 @@ class Siblings:
     async def _connect(self, connections: dict[Path, asyncio.StreamWriter]) -> None:
         for path in self._others():
             if path not in connections:
-                # A sibling that ends or has not begun to listen yet is looked for again.
+                # A sibling that ends or has not begun to listen yet is tried again later.
                 with contextlib.suppress(OSError):
                     _, connections[path] = await asyncio.open_unix_connection(path)
 

@@ -77,14 +77,14 @@ _REQUEST_SECONDS = 30.0
 
 
 class SubscribedTopics:
-    """Describes the topics; belongs to the event loop of the membership.
+    """Describes the topics, on the event loop of the membership.
 
     A leader watches the topics of all members' subscriptions, with their partitions and topic ids. A follower with a
     pattern watches the names that match it. A follower without a pattern does not watch, because the leader does.
 
     Args:
         client: The client of the membership.
-        settings: The intervals between lookups, and for collecting changes.
+        settings: The interval between lookups, and the time for which changes are collected.
         subscription: The names or the pattern to which the slots subscribe.
         leads: Returns whether this query watches as the group's leader does.
     """
@@ -156,5 +156,5 @@ class SubscribedTopics:
         if not leading:
             return changes(dict.fromkeys(before, TopicState(0, None)), dict.fromkeys(names, TopicState(0, None)))
         found = changes(before, states_of(snapshot, names | self._group_topics))
-        # A rejoin since then has the current topics already.
+        # If the slots have rejoined since the lookup began, they have the current topics already.
         return found if self._watched is before else []

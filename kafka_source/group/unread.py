@@ -35,7 +35,7 @@ class Look:
     Attributes:
         epoch: The generation, or the group epoch.
         existing: The partitions of the subscribed topics, without topics that the user may not describe.
-        read: The partitions that a member has, claims or is about to take; for the query's own slots, their own state.
+        read: The partitions that a member has, claims or is about to take. The query's own slots know theirs.
     """
 
     epoch: int
@@ -49,9 +49,9 @@ class Found:
 
     Attributes:
         last: The last description.
-        unread: The partitions that existed in the last two descriptions, and had no reader in the last one.
+        unread: The partitions that existed in the last two descriptions, and had no reader in the last description.
         asked: The partitions that were healed and have had no reader since.
-        heal: The partitions to heal now: without a reader in two descriptions of one epoch.
+        heal: The partitions to heal now, because they had no reader in two descriptions of one epoch.
         warn: The partitions to warn of, because healing did not help.
         warned: The partitions that a warning named, and that have had no reader since.
     """
@@ -103,11 +103,11 @@ def read_as_assigned_by_brokers(
 
 
 class UnreadWatch:
-    """Looks once in `metadata.max.age.ms`, heals, and warns; belongs to the event loop of the membership.
+    """Describes the group once in `metadata.max.age.ms`, heals and warns, on the event loop of the membership.
 
     Args:
         settings: The group id, and the interval between lookups.
-        look: Describes the group; returns the result, or None, and the size of the response in bytes.
+        look: Describes the group; returns the description (None: unknown), and the size of the response in bytes.
         heal: Heals these partitions; the text names them.
     """
 

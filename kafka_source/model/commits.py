@@ -15,7 +15,7 @@ class CommitOffset:
 
     Attributes:
         offset: The next offset to read.
-        leader_epoch: The epoch of a leader whose log had everything before the offset; -1 if unknown (KIP-320).
+        leader_epoch: The epoch of a leader whose log had all records before the offset; -1 if unknown (KIP-320).
         metadata: The application's text.
         topic_id: The id of the topic, which coordinators from 4.1 on compare; None: unknown. In a response it is the
             requested id; only the note has the topic id of the commit.
@@ -40,7 +40,7 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
 RENEW_SECONDS = 3600.0
 """The time after which an unchanged offset is committed again.
 
-Brokers keep a memberless group's offsets for `offsets.retention.minutes`: seven days, one day before Kafka 2.0.
+Brokers keep a memberless group's offsets for `offsets.retention.minutes`, 7 days by default (1 day before Kafka 2.0).
 """
 
 _OURS = "kafkagroup:"
@@ -52,9 +52,9 @@ class OffsetNote:
     """The note of one committed offset.
 
     Attributes:
-        stream: The id of the committing stream, from its checkpoint; None: the stream has none.
+        stream: The id of the committing stream, from its checkpoint; None: the stream has no id.
         rewound: The id of the last rewind of the partition (see `group.strategies`); None: there was none.
-        topic: The id of the topic whose offset it is; None: unknown, as in commits of other clients.
+        topic: The id of the topic whose offset this is; None: unknown, as in commits of other clients.
         cluster: The id of the topic's cluster; None if `topic` is None.
     """
 
@@ -88,7 +88,7 @@ class OffsetNote:
 def is_of_other_topic(entry: CommitOffset, topic_id: str | None, cluster: str | None) -> bool:
     """Return whether a committed offset's note names this cluster and another topic id.
 
-    False if the note has no id, or names another cluster, whose groups are mirrored to this cluster.
+    Return False if the note has no id, or names another cluster, from which the group may have been mirrored.
     """
     note = OffsetNote.parse(entry.metadata)
     return topic_id is not None and note.topic is not None and note.cluster == cluster and note.topic != topic_id
@@ -103,8 +103,8 @@ def without_topic(entry: CommitOffset) -> CommitOffset:
 def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
     """Return the ids of the rewinds whose marks committed offsets have.
 
-    A read without a checkpoint begins at the group's offsets, so it follows all rewinds. Its commits repeat the marks
-    for stopped queries with a checkpoint.
+    A read without a checkpoint begins at the group's offsets, so it follows all rewinds. Its commits repeat the marks,
+    so that a stopped query follows the rewinds too when it restarts from its checkpoint.
     """
     return {tp: rewind_id for tp, entry in committed.items() if (rewind_id := OffsetNote.parse(entry.metadata).rewound)}
 
@@ -138,7 +138,7 @@ def with_notes(
 
 # A coordinator appends the offsets of one request as one record batch, and refuses a batch above the broker's
 # message.max.bytes (1,048,588 by default) with INVALID_COMMIT_OFFSET_SIZE. A quarter leaves room for lower settings,
-# and for the records of other requests that the coordinator appends together with them.
+# and for the records of other requests that the coordinator appends in the same batch.
 MAX_BYTES = 256 * 1024
 # The lengths, numbers, timestamp and topic id of an offset's record (OffsetCommitKey, OffsetCommitValue).
 _RECORD_BYTES = 80

@@ -1,4 +1,4 @@
-"""The credentials of a group member, with which any process acts as this member."""
+"""The credentials of a group member, with which any process can act as this member."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SlotCredentials:
         slot: The number of the slot in its query.
         partitions: The partitions that the slot was assigned in this generation, without standby copies (replicas).
         per_member_epoch: Whether the credentials are valid for this member only. In a classic group all members of a
-            generation are valid together, so one of them may commit for all slots of its query. In the consumer
+            generation are valid together, so one member may commit for all slots of its query. In the consumer
             protocol each member has an epoch of its own, and another slot may have lost its partitions already.
         right: The id of the right to commit the batch, under which new credentials are published when the slot has
             rejoined; None: no renewal. See `commits.rights`.

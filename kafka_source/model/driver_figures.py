@@ -64,12 +64,12 @@ class Rebalance:
     """One rebalance of the slots of a query.
 
     Attributes:
-        at_ms: When it ended, in milliseconds since 1970.
-        generation: The generation that it began.
+        at_ms: When the rebalance ended, in milliseconds since 1970.
+        generation: The generation that the rebalance began.
         cause: Why the slots rejoined.
         reason: The cause in words, with names.
         took_ms: Milliseconds from the first request to the last slot's assignment. In the consumer protocol, from the
-            answer with other partitions until all are taken and released, with the wait for the batch in flight.
+            answer with other partitions, over the wait for the batch in flight, until all are taken and released.
         members: The number of members of the group; None: unknown.
         came: Members that the previous generation did not have: instance ids, or member ids of dynamic members.
         went: Members that only the previous generation had.
@@ -140,7 +140,7 @@ class TimeAlignment:
         time_ms: The least timestamp among the next records of partitions that are behind, in ms since 1970.
         held_by: The partition whose next record has this timestamp.
         skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: a previous window is used.
-        skew_after_ms: The same after the micro-batch, for partitions that no limit has cut; None: there are none.
+        skew_after_ms: The same after the micro-batch, for partitions that no limit has cut; None: no such partition.
     """
 
     time_ms: int
@@ -159,14 +159,14 @@ class DriverFigures:
         commits: The commits of the driver since the last planned micro-batch.
         failed_commits: The number of commits that failed in that time.
         rebalances: The rebalances of that time.
-        latest: The latest offsets, where Spark does not show them (before 4.2); else empty.
+        latest: The latest offsets, if Spark does not show them (before 4.2); else empty.
         max_offsets: The maximum number of offsets of the micro-batch; None: without `targetTriggerDuration`.
         bad_records: The number of records with values that could not be decoded, as tasks have reported in that time.
             None: unknown, because tasks of the previous batch have not reported, or there is no previous batch; or
             values are not decoded, or the first bad value ends the query.
-        cores_needed: The busy seconds of the previous batch's tasks, divided by `targetTriggerDuration`; None: not set,
-            or unknown because tasks of the previous batch have not reported.
-        alignment: How the partitions were kept in step; None: no `maxTimestampSkew`, or all were read to the end.
+        cores_needed: The busy seconds of the previous batch's tasks, divided by `targetTriggerDuration`; None: it is
+            not set, or tasks of the previous batch have not reported.
+        alignment: How the partitions were kept in step; None: no `maxTimestampSkew`, or all partitions read to the end.
         halt: The halt of the query's group; None: the query reads.
     """
 

@@ -1,8 +1,8 @@
 """Halts: the requests of `pause`, `stop` and `resume` to all queries of a group, as entries of a side group. Pure.
 
 The halt with the highest number is the group's current halt; `resume` is a halt without an effect. An entry is a
-committed offset, with the same metadata in all entries of a halt. The offset is the partition's boundary, before which
-a stopped query ends. A partition without a boundary is read no further from the next trigger on.
+committed offset, with the same metadata in all entries of a halt. The offset is the partition's boundary, up to which
+a stopped query reads. A partition without a boundary is read no further from the next trigger on.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class Halt:
 
 
 def while_it_holds(newest: Halt | None) -> Halt | None:
-    """Return the halt of a group; None: its newest halt is a resume, or there is none."""
+    """Return the halt of a group; None: the newest halt is a resume, or the group was never halted."""
     return None if newest is None or newest.kind is HaltKind.RESUME else newest
 
 
 def halt_of(entries: Mapping[TopicPartition, tuple[int, str]]) -> Halt | None:
-    """Return the newest halt of a group, from the boundaries and texts of its entries; None: it was never halted."""
+    """Return a group's newest halt, from the boundaries and texts of its entries; None: the group was never halted."""
     halts = {text: halt for _, text in entries.values() if (halt := Halt.from_json(text)) is not None}
     if not halts:
         return None

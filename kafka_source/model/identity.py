@@ -26,7 +26,7 @@ def check_same_cluster(known: str | None, found: str | None, *, servers: str, mo
         moved_from: The value of the option `cluster.moved.from`; None: not set.
 
     Raises:
-        InvalidConfigurationError: It is another cluster; the message contains both ids.
+        InvalidConfigurationError: This is another cluster; the message contains both ids.
     """
     if known is None or found is None or known in (found, moved_from):
         return

@@ -41,7 +41,7 @@ def format_partitions(partitions: Iterable[TopicPartition]) -> str:
 
 
 def first_names(names: Sequence[str], max_named: int, separator: str = ", ") -> str:
-    """Return the first names, and the number of the others."""
+    """Return the first `max_named` of the names as text, and the number of further names."""
     more = len(names) - max_named
     return separator.join(names[:max_named]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,4 +1,4 @@
-"""The names and types of a Kafka record's columns, and the refusal of a requested column; needs no Spark."""
+"""The names and types of a Kafka record's columns, and the refusal of a requested column. No Spark is needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Column:
 
     Attributes:
         name: One of the source's columns.
-        text: Whether its bytes are decoded as UTF-8.
+        text: Whether the column's bytes are decoded as UTF-8.
         nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
         made: The type of a column that is decoded, or has the bytes of bad values; None: the column is fetched.
         lenient: Whether a timestamp that is too large for microseconds is `TOO_LARGE`, not an error.
@@ -57,7 +57,7 @@ def columns_of_types(requested: Iterable[tuple[str, str, bool]]) -> tuple[Column
         requested: For each column its name, the name of its type in Spark's SQL, and whether it may have nulls.
 
     Raises:
-        OptionError: The source has no such column, or it has another type.
+        OptionError: The source lacks a requested column, or has the column with another type.
     """
     columns = []
     for name, kind, nullable in requested:

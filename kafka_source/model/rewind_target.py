@@ -59,7 +59,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class FromGroup:
-    """The committed offsets of another group; partitions in which that group has none stay as they are."""
+    """The committed offsets of another group; partitions in which that group has no offset stay as they are."""
 
     group: str
 
@@ -75,7 +75,7 @@ class Known:
         earliest: The first offset of each partition's log.
         latest: The offset after the last record of each partition.
         committed: The committed offsets of the group.
-        at_time: The offset of the first record at or after the timestamps of `timestamps`; None: there is none.
+        at_time: The offset of the first record at or after each timestamp of `timestamps`; None: no such record.
         other: The committed offsets of `other_group`.
     """
 
@@ -169,7 +169,7 @@ def _asked(target: Target, tp: TopicPartition, known: Known) -> int | None:
 _UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _NUMBER = r"\d+(?:\.\d+)?"
 _PARTS = re.compile(rf"({_NUMBER})(ms|[wdhms])")
-# Before the T, M is a month in ISO 8601, which has no fixed length.
+# Before the T, M means months in ISO 8601, and a month has no fixed length.
 _ISO = re.compile(rf"p(?:{_NUMBER}w)?(?:{_NUMBER}d)?(?:t(?=\d)(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?)?")
 _WORDS: tuple[Word, ...] = ("earliest", "latest", "current")
 
@@ -189,7 +189,7 @@ def parse_position(text: str) -> Word | AtTime | AtOffset:
 
 
 def parse_time(text: str) -> int:
-    """Return a time in ms since 1970; the text is such a number, or ISO 8601, in UTC if it has no zone.
+    """Return a time in ms since 1970; the text is a number of ms, or a time in ISO 8601 (UTC if it names no zone).
 
     A time before 1970 is 0, because no record is older, and Kafka has other meanings for negative numbers.
 
@@ -198,7 +198,7 @@ def parse_time(text: str) -> int:
     """
     if text.isdecimal() and int(text) <= MAX_LONG:
         return int(text)
-    # Python 3.10 knows neither the zone Z nor fractions of a second of other lengths than 3 and 6.
+    # Python 3.10 knows neither the zone Z nor fractions of a second, unless they have 3 or 6 digits.
     plain = re.sub(r"[zZ]$", "+00:00", text.strip())
     plain = re.sub(r"\.(\d+)", lambda found: f".{found[1][:6]:<06}", plain)
     try:

@@ -7,11 +7,11 @@ input partitions, for `source.plan`. An offset never contains a secret, because 
      "topics": {"orders": "aVJo0ssOTxOMQ4bkUl_1Sw"},
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
-"split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]. Where all copies of a partition emit rows
+"split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]. If all copies of a partition emit rows
 (`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. The key of the stream's
-id is "stream" with `commit=sink`, and "committer" where the driver or tasks commit. Where the group was rewound,
-"rewinds" has the id of the last rewind by topic and partition. "epochs" has the leader epochs that show a truncated
-log. Where values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
+id is "stream" with `commit=sink`, and "committer" if the driver or tasks commit. If the group was rewound, "rewinds"
+has, by topic and partition, the id of the last rewind. "epochs" has the leader epochs that show a truncated log. If a
+registry's schema decodes values, "schemas" has the schema's id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source continues from offsets of that source, which have only the end of
 each partition: {"orders": {"0": 250, "1": 180}}.
@@ -48,7 +48,7 @@ class Range(NamedTuple):
         replica: The number of the copy that reads the range.
         from_earliest: Whether a batch from `earliest` begins with this range, which starts at the current first offset.
         skip_deleted: Whether the range of a batch from `earliest` may lack its first records, without data loss.
-        to_latest: Whether a batch to `latest` ends with this range, which its task reads to the latest offset.
+        to_latest: Whether a batch to `latest` ends with this range, which the task reads to the latest offset.
         epoch: The epoch of a leader whose log had the whole range (KIP-320); -1: unknown.
     """
 
@@ -83,7 +83,7 @@ class Span(NamedTuple):
         start: The first offset.
         end: The offset after the last record.
         slot: The slot that reads the range; -1 without a group.
-        copies: Where all copies emit rows, the slot and replica of each copy of this query, beginning with `slot`.
+        copies: If all copies emit rows, the slot and replica of each copy of this query, beginning with `slot`.
     """
 
     start: int
@@ -113,7 +113,7 @@ class PlannedInput(NamedTuple):
 
     Attributes:
         slot: The slot that reads; -1 without a group.
-        ranges: The ranges that it reads.
+        ranges: The ranges that the slot reads.
     """
 
     slot: int
@@ -131,7 +131,7 @@ class StreamOffset:
 
     Attributes:
         partitions: The partitions that the query owned when the batch was planned.
-        topics: The ids of their topics, if the brokers have ids (Kafka 2.8 and later).
+        topics: The ids of the partitions' topics, if the brokers have ids (Kafka 2.8 and later).
         cluster: The cluster's id; None: unknown.
         generation: The group's generation in which the batch was planned; -1 without a group.
         slots: The number of slots; 0 without a group, where each range is an input partition.
@@ -141,10 +141,10 @@ class StreamOffset:
         stream: The stream's id, the same in all batches of a checkpoint; None: the stream commits in no group.
         by_sink: Whether the batch was planned with `commit=sink`, so that the sink commits with the batch's decision.
         schemas: The ids of the schemas to which values were resolved when the batch was planned, by column.
-        epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
-            partitions for which it is unknown.
+        epochs: The epoch of the leader whose log had all records before the partition's end (KIP-320). A partition
+            with an unknown epoch is left out.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
-        of_spark: Whether this is an offset of Spark's own Kafka source. Its previous offset has the batch's start.
+        of_spark: Whether this is an offset of Spark's own Kafka source. The offset before it has the batch's start.
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """The topics that match `subscribePattern`, for a query and for a group's leader; the time limit of the search.
 
 Python's `re` backtracks: an expression and a text of a few dozen characters can take years, during which neither
-another thread of the process nor a signal's handler runs. So a separate process searches, and the kernel ends it when
-it has used its processor time, even if its parent has ended.
+another thread of the process nor a signal's handler runs. So a separate process searches. The kernel ends this process
+when it has used its processor time, even if its parent has ended.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
     Args:
         pattern: A regular expression that compiles.
         texts: The texts.
-        seconds: The processor time for all texts, with the start of the process (some hundredths).
+        seconds: The processor time for all texts, and for the start of the process (some hundredths of a second).
 
     Raises:
         SearchTooLong: The search takes longer; the error names the text.

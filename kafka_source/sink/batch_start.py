@@ -1,4 +1,4 @@
-"""Begin a batch when Spark pickles the writer for the batch's tasks, because Spark has no hook for it."""
+"""Begin a batch when Spark pickles the writer for the batch's tasks, because Spark has no hook for the begin."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BatchStart:
     process of the driver (`pyspark.sql.worker.write_into_data_source`), and pickles the writer there before the tasks
     start. So a writer owns a `BatchStart`, which begins the batch when it is pickled with the writer.
 
-    Any code may pickle. These rules make the hook safe:
+    Any code may pickle a writer. These rules make the hook safe:
 
     - Once per batch: Spark pickles the writer twice, for the tasks and for the commit. The first pickling keeps the
       outcome, and the second returns the same epoch and begins nothing.
@@ -52,7 +52,7 @@ class BatchStart:
       (which has the `SparkContext`), where a debugger, a test or `copy` may pickle. Not after `commit` or `abort`
       (`close`) either, because a start would fence the epoch of the batch that is being committed.
     - `copy.copy` and `copy.deepcopy` share the `BatchStart` and do not pickle it.
-    - Spark would report an error as a failure to pickle, so the writer takes the error along, and each task raises it.
+    - Spark would report an error of the begin as a failure to pickle, so the writer keeps it, and each task raises it.
 
     Args:
         target: The target of the write.

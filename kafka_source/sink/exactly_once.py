@@ -28,7 +28,7 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, Tw
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.open_transaction import initialise
 
-# The driver's time limit to begin, commit or abort a batch. After a crash the start waits this long for the
+# The driver's time limit to begin, commit or abort a batch. After a crash the begin waits at most this long for the
 # transactions that the last driver has left open.
 _DRIVER_STEP_SECONDS = 120.0
 _BROKER = 4  # `ConfigResource.Type.BROKER`
@@ -42,8 +42,8 @@ class CommitMessage(WriterCommitMessage):
     Attributes:
         records: The number of records.
         batch: The batch that the task belongs to; exactly-once sink only.
-        epoch: The driver's epoch in which the task ran; exactly-once sink only. The commit, in another process than the
-            start, gets the epoch from here.
+        epoch: The driver's epoch in which the task ran; exactly-once sink only. Another process than the one that began
+            the batch commits it, and gets the epoch from here.
         prepared: The task's open transaction; exactly-once sink only.
     """
 
@@ -57,7 +57,7 @@ def begin_batch(settings: Settings, sink: ExactlyOnce) -> DriverEpoch:
     """Begin a batch in the driver, before its tasks; see `TwoPhaseCommit.begin` and `check_timeout`.
 
     Raises:
-        KafkaGroupError: The batch cannot begin; nothing of it exists.
+        KafkaGroupError: The batch cannot begin; nothing of the batch exists.
     """
     client, deadline = cached_client(settings), Deadline(_DRIVER_STEP_SECONDS)
     client.run(_check_timeout_once(client, settings, sink.prefix, deadline))

@@ -1,6 +1,6 @@
 """Turn rows into records: the columns with topic, key, value, headers and partition, and their types.
 
-The rules of the schema are those of Spark's own Kafka sink, as are error texts that users may search for.
+The rules of the schema, and error texts that users may search for, are those of Spark's own Kafka sink.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def from_arrow(
 
     Args:
         batch: The rows.
-        columns: The columns of a record's parts.
+        columns: The positions of a record's parts in the rows.
         topic: The option `topic`.
         encodings: The encodings of keys and values; columns without an encoding are bytes or strings.
 
@@ -143,7 +143,7 @@ def _checked_headers(headers: pa.Array | None) -> pa.Array | None:
 
 
 def _compute() -> Any:
-    # Imported here: it adds 50 ms to the start of each Python worker, and most sinks do not need it.
+    # Imported here, because the import takes 50 ms in each Python worker, and most sinks do not need the module.
     import pyarrow.compute
 
     return pyarrow.compute
@@ -189,7 +189,7 @@ def sink_columns(
         encoded: The columns that are encoded, which may have any type; each must exist.
 
     Raises:
-        InvalidConfigurationError: A column, named with its allowed types, is missing or has a wrong type.
+        InvalidConfigurationError: A column is missing or has a wrong type; the error names the allowed types.
     """
     allowed = {name: kinds for name, kinds in _ALLOWED.items() if name not in encoded}
     wanted = [name for name in _ALLOWED if name != "topic" or topic is None]
@@ -206,7 +206,7 @@ def sink_columns(
 
 
 def _position(fields: Sequence[tuple[str, str]], name: str, allowed: tuple[str, ...] | None) -> int | None:
-    """Return the index of a column; None: no such column. Check its type if not all types are allowed."""
+    """Return the index of a column; None: no such column. Check the column's type unless all types are allowed."""
     position = next((i for i, field in enumerate(fields) if field[0] == name), None)
     if position is None or allowed is None:
         return position

@@ -41,7 +41,7 @@ class Target:
         exactly_once: Settings of an exactly-once sink; None for an at-least-once sink.
         quota: The query's quota; None for no quota.
         name: Hash of the options, which distinguishes this write's quota from the quotas of the driver's other writes.
-        encodings: The encodings of values and keys that are no bytes or strings; empty if this writer only commits.
+        encodings: The encodings of values and keys that are neither bytes nor text; empty if this writer only commits.
     """
 
     options: SinkOptions

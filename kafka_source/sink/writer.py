@@ -112,7 +112,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return self._write_arrow(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit in the driver, after all tasks are done, which makes an exactly-once write visible."""
+        """Commit in the driver, after all tasks are done; only then an exactly-once write is visible."""
         records = self._commit(messages)
         log.info("write records=%d", records)
 
@@ -126,7 +126,7 @@ class _StreamWriter(_Writer, DataSourceStreamWriter):
     """The common part of both kinds of stream writers."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit in the driver, after all tasks are done, which makes an exactly-once micro-batch visible."""
+        """Commit in the driver, after all tasks are done; only then an exactly-once micro-batch is visible."""
         records = self._commit(messages)
         log.info("write batch=%d records=%d", batchId, records)
 
@@ -169,7 +169,7 @@ def _paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
         yield from batches
         return
     for records in batches:
-        # The bytes of all records before each record.
+        # For each record, the bytes of all records before it.
         before = [0, *accumulate(records.sizes())]
         at, end = 0, len(before) - 1
         while at < end:
@@ -205,7 +205,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool, *, commits: bool = False
 ) -> DataSourceStreamWriter:
-    """Create the writer of a stream, in any output mode: `complete` appends its whole result in each micro-batch.
+    """Create the writer of a stream, in any output mode. In `complete` each micro-batch appends the whole result.
 
     Args:
         options: The user's options.
@@ -223,7 +223,7 @@ def stream_writer(
 
 
 def _checked(target: Target) -> Target:
-    """Return the target, after a check of its topic: each attempt of a task waits half a minute for a missing topic.
+    """Return the target, after a check of its topic, because each attempt of a task waits 30 s for a missing topic.
 
     Raises:
         UnknownTopicError: The topic of the option `topic` does not exist, and the brokers do not create it.
@@ -239,7 +239,7 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     exactly_once = _exactly_once(options, write_id)
     check_settings(options.settings, options.engine)
     engine = engine_of_tasks(options.engine)
-    # No warning in the process that commits: the process that starts a micro-batch has warned.
+    # The process that commits logs no warning, because the process that starts a micro-batch has logged it.
     native = writes_native(options.settings, options.engine if warns else engine)
     check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
     options = replace(options, engine=engine)
@@ -254,7 +254,7 @@ def _with_encodings(target: Target, schema: StructType) -> Target:
     """Return the target with the schemas of values and keys, so that errors of the registry come before any task."""
     if not target.options.decoded:
         return target
-    # Imported here: most sinks do not need it.
+    # Imported here, because most sinks do not need these modules.
     from kafka_source.spark_types import arrow_type
     from kafka_source.values.encoding import ColumnEncoding
     from kafka_source.values.writer_schema import writer_schema

@@ -1,6 +1,6 @@
-"""Commit a group's offsets in transactions: their transactional id, retries, and users without the right to them.
+"""Commit a group's offsets in transactions: the transactional id, retries, and users without rights to transactions.
 
-All partitions of a commit become the group's offsets together or not at all. The group decides about commits: its
+The offsets of a commit become the group's offsets together or not at all. The group decides about commits: its
 coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
 one transactional id: no offset of an earlier commit is written after a later commit. Attempts of a task are one member:
 each attempt takes the id when it has read its records, and commits nothing that the group has already.
@@ -57,7 +57,7 @@ _NO_TRANSACTIONS = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 _COORDINATOR_SECONDS = 30.0
-# The tasks of a process check once in this number of seconds whether there are transactions.
+# The tasks of a process check once in this number of seconds whether the cluster has transactions for this user.
 _PLAIN_SECONDS = 300.0
 _plain_until: dict[str, float] = {}
 
@@ -66,13 +66,13 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     """Return the transactional id with which a member, or a query, commits offsets of its group.
 
     A broker keeps each id for seven days, so an id lives longer than a member. The first of the owned partitions names
-    the id. Members of one generation have no partition in common, so they never fence each other. The next owner of the
-    partition, or a later run of the same job, takes the same id, and fences an open transaction of its predecessor. So
-    a group has at most as many ids as partitions, and a query that has the group for itself has one id. Where tasks or
-    a sink commit, a driver has one more id, which ends in `-driver`.
+    the id. Members of one generation have no partition in common, so they never fence each other. The next owner of
+    that partition, or a later run of the same job, takes the same id, and fences its predecessor's open transaction.
+    So a group has at most as many ids as partitions, and a query that is alone in the group has one id. If tasks or a
+    sink commit, the driver has another id, which ends in `-driver`.
 
-    The id starts with the name of the group, for rights by prefix. It ends in a hash: without it, group `a` with topic
-    `b-c` and group `a-b` with topic `c` would have one id and fence each other.
+    The id starts with the name of the group, so that a right can name a prefix. It ends in a hash. Without the hash,
+    group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
 
     Args:
         group: `group.id`.
@@ -87,7 +87,7 @@ def commits_plainly_after(error: InvalidConfigurationError, group: str, transact
     """Return whether to commit without transactions from now on, because the cluster refuses them to this user.
 
     A warning is logged once in a process. The group coordinator still checks the member and its generation, as it does
-    for every consumer. Only the check between two attempts of a task is lost, and both commit the same offsets.
+    for every consumer. Only the check between two attempts of a task is lost, and both attempts commit equal offsets.
 
     Args:
         error: The outcome of a commit in a transaction.
@@ -108,32 +108,32 @@ def commits_plainly_after(error: InvalidConfigurationError, group: str, transact
 
 
 def coordinator_seconds(options: ReadOptions) -> float:
-    """Return a query's longest wait for a transaction coordinator, after which it may commit without one by default."""
+    """Return a query's longest wait for a transaction coordinator; by default it then commits without transactions."""
     patience = options.coordinator_timeout_ms / 1000
     return patience if options.commit_transactional else min(_COORDINATOR_SECONDS, patience)
 
 
 def was_without_transactions(group: str) -> bool:
-    """Return whether `commits_plainly_after` has been true of a group in this process in the last minutes."""
+    """Return whether `commits_plainly_after` has returned true for a group in this process in the last minutes."""
     return time.monotonic() < _plain_until.get(group, 0.0)
 
 
 class TransactionalCommitter:
-    """Commits a group's offsets in transactions of one transactional id. From one thread at a time.
+    """Commits a group's offsets in transactions of one transactional id; for one thread at a time.
 
-    The process keeps one client for the commits of all committers with the same settings, whose `client.id` ends in
-    `-commit`. The members have another client, because an unanswered heartbeat closes its connection.
+    All committers of a process that have the same settings share one client, whose `client.id` ends in `-commit`. The
+    members have another client, because an unanswered heartbeat closes its connection.
 
     Args:
         settings: The settings of the Kafka clients.
-        transactional_id: The id to take, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
+        transactional_id: The id to take, from now on. Brokers keep each id for 7 days, so use a bounded number of ids;
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its attempts.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
-        attempt: `group.requests.fetch_entries` of a committer that commits once, as one attempt of a task. Another
-            attempt may have committed before, and an abandoned attempt may take the id after a later micro-batch; their
-            offsets stay. None: any other committer, which takes the next epoch as soon as a transaction has ended,
-            unless the coordinator returns the epoch with the end (KIP-890's second protocol).
+        attempt: `group.requests.fetch_entries`, for a committer that commits once, as one attempt of a task. Offsets of
+            earlier attempts and of later micro-batches stay, because an abandoned attempt may commit late. None: any
+            other committer, which takes the next epoch as soon as a transaction has ended, unless the coordinator
+            returns the epoch at the transaction's end (KIP-890's second protocol).
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class TransactionalCommitter:
         self._timeout = timeout
         self._coordinator_seconds = coordinator_seconds
         self._attempt = attempt
-        # Initialised in the background, or returned by the coordinator with the end of the last transaction. The first
-        # initialisation fences an earlier owner and opens the connections.
+        # The next transaction, initialised in the background, or returned by the coordinator at the end of the last
+        # transaction. The first initialisation fences an earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
 
     def commit_as(
@@ -160,7 +160,7 @@ class TransactionalCommitter:
         *,
         has_looked: bool = True,
     ) -> None:
-        """Commit the offsets of several members in one transaction: all of them, or none.
+        """Commit the offsets of several members in one transaction: all offsets, or no offset.
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
@@ -172,7 +172,7 @@ class TransactionalCommitter:
             FencedError: The member is no longer in the group.
             UnknownTopicError: A topic was deleted; nothing is committed.
             UnknownOutcomeError: The coordinator did not report in time whether the transaction is committed; the
-                group's committed offsets show it.
+                group's committed offsets show the outcome.
             AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
             InvalidConfigurationError: The brokers have named no transaction coordinator for `coordinator_seconds`.
             KafkaGroupError: Any other category; a retriable error was retried for `timeout` seconds.
@@ -205,8 +205,8 @@ class TransactionalCommitter:
     def _may_commit_again(self, error: Exception, failures: int, pause: float) -> bool:
         if isinstance(error, FencedError) and not is_gone(error):
             return False
-        # Another attempt of the task, or a late request, may take the id; the group accepts or refuses the commit.
-        # Offsets are absolute, so a commit of unknown outcome may be repeated as well.
+        # If another attempt of the task, or a late request, has taken the id, take it again: the group accepts or
+        # refuses the commit. Offsets are absolute, so a commit of unknown outcome may be repeated as well.
         log.info("commit transactional_id=%s failures=%d: %s", self._transactional_id, failures + 1, error)
         return True
 
@@ -232,7 +232,7 @@ class TransactionalCommitter:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
 
     async def _without_passed(self, group: GroupOffsets, fetch: FetchEntries, deadline: Deadline) -> GroupOffsets:
-        """Leave out partitions in which the group has this offset or a later one, of the same stream, topic and rewind.
+        """Leave out partitions whose offset in the group is equal or higher, with the same stream, topic and rewind.
 
         No other producer of the id can commit between this check and the commit, which has the newest epoch.
         """

@@ -1,8 +1,8 @@
 """A transaction that commits offsets of consumer groups and nothing else: KIP-98's AddOffsetsToTxn and TxnOffsetCommit.
 
-The source commits its group's offsets in such a transaction, and the sink's driver its decision about a batch. All
-requests go over open connections. In KIP-890's second protocol TxnOffsetCommit adds itself to the transaction, and
-names topics by their ids (KIP-1319).
+The source commits its group's offsets in such a transaction, and the sink's driver commits its decision about a batch.
+All requests go over open connections. In KIP-890's second protocol TxnOffsetCommit needs no AddOffsetsToTxn, and names
+topics by their ids (KIP-1319).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from kafka_source.transactions.open_transaction import OpenTransaction, after_ma
 
 _ADD_VERSION = 3
 _COMMIT_VERSION = 3
-# From version 5 on TxnOffsetCommit is of the second protocol, which is used where brokers have topic ids. From version
-# 6 on it has ids instead of names; topics of unknown ids are committed by name.
+# From version 5 on TxnOffsetCommit is of the second protocol, which is used if brokers have topic ids. From version 6
+# on it has ids instead of names; topics whose ids are unknown are committed by name.
 _SECOND_COMMIT_VERSION, _COMMIT_BY_ID_VERSION = 5, 6
 _ABORT_SECONDS = 5.0
 
@@ -68,7 +68,7 @@ class GroupOffsets:
 
 
 async def commits_by_id(client: KafkaClient, transactional_id: str, group: str, deadline: Deadline) -> bool:
-    """Return whether offsets are committed in KIP-890's second protocol, which both coordinators have, with topic ids.
+    """Return whether both coordinators have KIP-890's second protocol with topic ids, in which offsets are committed.
 
     Raises:
         RetriableError: A coordinator was not reached before the deadline.
@@ -93,7 +93,7 @@ async def commit_in(
         client: The client of the groups' cluster.
         transaction: From `initialise`; one epoch is for one transaction.
         groups: The offsets, by group.
-        deadline: The time limit, without the abort after an error.
+        deadline: The time limit; the abort after an error may take longer.
         before_commit: Work that must succeed before the commit; it begins when the offsets are added.
         fail_on_unknown_topic: Fail immediately if the group coordinator does not know a topic; otherwise retry until
             the deadline, because a topic may have just been created.
@@ -121,7 +121,7 @@ async def commit_in(
         # Abort, because readers of the groups' offsets would wait for the transaction until its timeout.
         with contextlib.suppress(KafkaGroupError):
             await end(client, transaction, commit=False, deadline=Deadline(_ABORT_SECONDS))
-        # A group coordinator refuses epochs of a transaction coordinator that is cut off.
+        # A transaction coordinator that is cut off returns epochs that a group coordinator refuses.
         client.forget_coordinator(transaction.transactional_id, TRANSACTION)
         if isinstance(error, RetriableError) and not isinstance(error, UnknownTopicError):
             raise AbortableError(str(error), code=error.code) from error
@@ -136,7 +136,7 @@ async def add_offsets(
     *,
     fail_on_unknown_topic: bool = False,
 ) -> None:
-    """Add offsets of one group to the transaction; they count when it is committed. Arguments as in `commit_in`.
+    """Add offsets of one group to the transaction, whose commit makes them count. Arguments as in `commit_in`.
 
     Raises:
         FencedError: As in `commit_in`: the coordinator checks the member here, and not when the transaction ends.

@@ -1,8 +1,8 @@
 """One transaction from InitProducerId to EndTxn: its producer epoch, repetitions of requests, and its loss.
 
 One epoch is for one transaction. Before KIP-890 a producer may keep its epoch for the next transaction, and a commit or
-abort request that the network delivers late can end that transaction half written. `initialise` raises the epoch, so a
-coordinator refuses every request of an earlier transaction. In KIP-890's second protocol EndTxn raises the epoch.
+abort request that the network delivers late can end the next, half-written transaction. `initialise` raises the epoch,
+so a coordinator refuses every request of an earlier transaction. In KIP-890's second protocol EndTxn raises the epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, EndTxnResponse, InitProducerIdRequest
 from kafka_source.runtime.retry import RetryPolicy
 
-# Every broker since 2.8 has it.
+# Every broker since 2.8 has this version.
 _INIT_VERSION = 4
 # A repeated request must have the version of the first request, even after a restart, because versions 4 and 5 answer a
 # repeated commit differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
@@ -62,7 +62,7 @@ class OpenTransaction:
         transactional_id: `transactional.id`.
         producer_id: The producer id from the coordinator.
         epoch: The producer epoch; no other transaction of this id has it.
-        records: The number of its records, if known.
+        records: The number of the transaction's records, if known.
         second_protocol: Whether all of its requests are of KIP-890's second protocol; protocols cannot be mixed.
     """
 
@@ -82,7 +82,7 @@ async def initialise(
     ended: OpenTransaction | None = None,
     once: bool = False,
 ) -> OpenTransaction:
-    """Take a transactional id, and return its next transaction, which begins with the first request in it.
+    """Take a transactional id, and return the id's next transaction, which begins with its first request.
 
     Earlier owners of the id are fenced. Before it answers, the coordinator aborts an open transaction, and finishes a
     transaction that is being committed.
@@ -90,18 +90,18 @@ async def initialise(
     Args:
         client: The client of the cluster.
         transactional_id: The id to take.
-        timeout_ms: The coordinator aborts the transaction when it has been open for so long.
+        timeout_ms: The coordinator aborts a transaction that is open for longer than this.
         deadline: The time limit for all tries.
         ended: The id's last transaction that the caller knows. If the id has a later transaction now, the id is not
-            taken, and the error `is_gone` (KIP-360); the coordinator aborts the later transaction if it is open. If the
-            later transaction is the next one and not open, the response has its epoch, as for a repeated request.
-        once: Do not repeat a request without an answer. The coordinator may handle that request at any later time, and
-            would then end the transaction of the repeated request.
+            taken, and `is_gone` is true of the error (KIP-360); the coordinator aborts the later transaction if it is
+            open. If it is the next transaction and not open, the response has its epoch, as for a repeated request.
+        once: Do not repeat an unanswered request. The coordinator may handle the unanswered request at any later time,
+            and would then end the transaction of the repeated request.
 
     Raises:
         FencedError: `ended` is not the id's last transaction, because another process uses the id.
         UnknownOutcomeError: `ended` is no longer the id's last transaction, but an earlier attempt of this call may
-            have begun the next one. Initialise without `ended` to take the id anyway. Or, with `once`, no answer came.
+            have begun the next transaction; without `ended` the id is taken anyway. Or, with `once`, no answer came.
         AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id.
         KafkaGroupError: The coordinator refuses, or does not answer in time.
     """
@@ -129,7 +129,7 @@ async def initialise(
             raise UnknownOutcomeError(f"{what}: the coordinator has not answered ({error}).") from error
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
             # A coordinator that has restarted or moved no longer knows the previous epoch, because its log lacks
-            # TransactionMetadata.lastProducerEpoch. It refuses a repeated request as one of another process.
+            # TransactionMetadata.lastProducerEpoch. It refuses a repeated request like a request of another process.
             raise UnknownOutcomeError(
                 f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "
                 "has begun it, or another process.",
@@ -181,14 +181,14 @@ async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[
 async def end(
     client: KafkaClient, transaction: OpenTransaction, *, commit: bool, deadline: Deadline
 ) -> OpenTransaction | None:
-    """Commit or abort a transaction; a coordinator answers a repeated request as it answered the first one.
+    """Commit or abort a transaction; a coordinator answers a repeated request as it answered the first request.
 
     Returns:
-        The id's next transaction, if this one was of the second protocol, which raises the epoch at its end; else None.
+        The id's next transaction in the second protocol, whose EndTxn raises the epoch; None in the first protocol.
 
     Raises:
         UnknownOutcomeError: The commit was sent, and the coordinator did not report its outcome in time.
-        KafkaGroupError: If the error `is_gone`, the transaction no longer exists, or was ended the other way.
+        KafkaGroupError: If `is_gone` is true of the error, the transaction no longer exists, or has the other outcome.
     """
     name = transaction.transactional_id
     what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
@@ -206,7 +206,7 @@ async def end(
 
     def read(answer: EndTxnResponse) -> OpenTransaction | None:
         nonlocal unknown
-        # The coordinator is still handling this attempt, or an earlier one.
+        # The coordinator is still handling this attempt, or an earlier attempt.
         unknown |= answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
         if not transaction.second_protocol:
@@ -239,5 +239,5 @@ async def end(
 
 
 def is_gone(error: KafkaGroupError) -> bool:
-    """Return whether a coordinator reports that a transaction no longer exists, or was ended the other way."""
+    """Return whether a coordinator reports that a transaction no longer exists, or has the other outcome."""
     return error.code in _GONE

@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 # Errors of records that were dropped with their transaction, and of calls after its end.
 _CONSEQUENCES = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 _TRANSACTION_LOG = "__transaction_state"
-# librdkafka opens three connections in sequence and backs off before the second and third. This takes 20 ms in place of
-# 59. If a broker is down, the wait still doubles with each attempt.
+# librdkafka opens three connections in sequence and backs off before the second and third. With this setting that takes
+# 20 ms, without it 59 ms. If a broker is down, the wait still doubles with each attempt.
 _QUICK = {"reconnect.backoff.ms": 1}
 # Seconds between checks for errors that the client has reported, such as a refused password.
 _INIT_SLICE_SECONDS = 1.0
@@ -38,7 +38,7 @@ class TransactionalProducers:
 
     Args:
         config: The configuration of librdkafka, without the transactional id.
-        transactional_id: Another process that initialises it fences this one.
+        transactional_id: The id. Another process that initialises the id fences this process.
         init_seconds: The time limit to make a producer ready in the background.
         keep_warm: Whether the next producer is made ready as soon as a transaction has ended.
     """
@@ -60,7 +60,7 @@ class TransactionalProducers:
         self._closed = False
 
     def prepare(self) -> None:
-        """Begin to make the next producer ready; nothing is raised here.
+        """Begin to make the next producer ready; `take` raises the error of a failure.
 
         No transaction of this id may be open, because the initialisation would abort it.
         """
@@ -69,7 +69,7 @@ class TransactionalProducers:
                 self._next = _Preparation(self._config, self.transactional_id, self._init_seconds)
 
     def take(self, deadline: Deadline) -> Producer:
-        """Return an initialised producer for one transaction; call `ended` after it.
+        """Return an initialised producer for one transaction; call `ended` after the transaction.
 
         Raises:
             KafkaGroupError: The error of `init_transactions`, or a timeout.
@@ -99,7 +99,7 @@ class TransactionalProducers:
 
 
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
-    """Return the cause of the failed transaction if `error` only follows from it, else `error`; not in a callback.
+    """Return the cause of the failed transaction if `error` only follows from it, else `error`; no callback calls this.
 
     librdkafka keeps the cause until the transaction is aborted, and raises it when another transaction begins.
     """
@@ -129,7 +129,7 @@ class _Preparation:
         threading.Thread(target=self._run, name="kafkagroup-init", daemon=True).start()
 
     def result(self, deadline: Deadline) -> Producer:
-        """Return the producer; raise TimeoutError if it is not ready by then."""
+        """Return the producer; raise TimeoutError if it is not ready at the deadline."""
         if not self._done.wait(deadline.left):
             raise TimeoutError
         if self._producer is None:
@@ -162,8 +162,8 @@ class _Preparation:
     def _connect(self, producer: Producer) -> None:
         """Connect to a broker before the lookup of the coordinator.
 
-        librdkafka drops its bootstrap connection with the first metadata, and retries a lookup of the coordinator at
-        that moment after 500 ms. The second request here goes over a broker's own connection.
+        librdkafka drops its bootstrap connection with the first metadata, and a lookup of the coordinator at that
+        moment is retried only after 500 ms. The second request here goes over a broker's own connection.
         """
         for _ in range(2):
             with contextlib.suppress(KafkaException):
@@ -182,7 +182,7 @@ class _Preparation:
         return True
 
     def _listen(self, producer: Producer) -> None:
-        """Handle the client's connection errors; a refused password stays refused."""
+        """Handle the client's connection errors; raise the error of a refused password, which stays refused."""
         with contextlib.suppress(KafkaException):  # a fatal error, which its call has raised already
             producer.poll(0)
         if self._problem is not None:

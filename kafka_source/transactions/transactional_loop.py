@@ -1,6 +1,6 @@
-"""A public helper for loops of your own over a confluent-kafka producer: a transaction from its start to its commit.
+"""A public helper for a user's own loop with a confluent-kafka producer: a transaction from its start to its commit.
 
-`run_transaction` handles each error as KIP-1050 requires for its category; see `examples/transactional_loop.py`.
+`run_transaction` handles an error as KIP-1050 requires for the error's category; see `examples/transactional_loop.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Transaction:
     """An open transaction; its work counts once `run_transaction` has committed it.
 
     Args:
-        producer: Initialised, and used for this transaction alone.
+        producer: An initialised producer, used for this transaction alone.
         transactional_id: For error texts.
         deadline: The time limit of the whole transaction.
     """
@@ -92,7 +92,7 @@ class Transaction:
 
         Raises:
             FencedError: The member is not, or no longer, in this generation of the group.
-            KafkaGroupError: Any other category.
+            KafkaGroupError: The offsets were not committed for another reason.
         """
         positions = [Position(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         self._call(
@@ -131,7 +131,7 @@ class Transaction:
         return True
 
     def abort(self) -> None:
-        """Abort if possible; for `run_transaction`. The next initialisation aborts the rest."""
+        """Abort if possible; for `run_transaction`. The id's next initialisation aborts what is still open."""
         deadline = Deadline(_ABORT_SECONDS)
         try:
             call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
@@ -185,7 +185,7 @@ def run_transaction(
     rewind: Callable[[], object] | None = None,
     repeatable: bool = False,
 ) -> T:
-    """Begin, do the work, commit; after an error, act by its category.
+    """Begin, do the work, commit; after an error, act by the error's category.
 
     - Retriable: librdkafka retries. An error on which it gives up inside a transaction is abortable.
     - Abortable: the transaction is aborted, `rewind` called and the work done again, until the time is over.
@@ -200,8 +200,8 @@ def run_transaction(
         work: Produces and sends offsets; called once for each attempt.
         timeout: Seconds for all attempts together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
-        repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then a commit of
-            unknown outcome and a broken producer are tried again too; only a fenced producer ends the loop.
+        repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then the work is also
+            done again after a commit of unknown outcome and with a broken producer, but not with a fenced producer.
 
     Returns:
         The result of the work in the committed attempt.

@@ -54,8 +54,8 @@ class ClassicMembership(Membership):
     """The membership of all slots of a query in the classic protocol.
 
     All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
-    the coordinator delays these requests, and every later one on the same connection, until the rebalance completes.
-    Slots rejoin in calls of `rejoin`, between micro-batches. While a sibling waits in a join, they rejoin immediately,
+    the coordinator delays these requests, and later requests on the same connection, until the rebalance completes.
+    Slots rejoin in calls of `rejoin`, between micro-batches. While a sibling waits in a join, slots rejoin immediately,
     outside of `rebalance_paused`, and claim the partitions of the batch in flight.
 
     Args:
@@ -140,9 +140,9 @@ class ClassicMembership(Membership):
         return self._run(self._enter(reason, Deadline(timeout_s)), timeout_s)
 
     def resume(self, slots: Sequence[SlotCredentials]) -> None:
-        """Continue as slots that another process of this driver has joined, and send their heartbeats from now on.
+        """Continue as slots with which another process of this driver has joined, and send their heartbeats.
 
-        The other slots are dropped; they have left the group.
+        All other slots have left the group.
         """
         resumed = {one.slot: one for one in slots}
 
@@ -161,7 +161,7 @@ class ClassicMembership(Membership):
 
     @property
     def loss_of_batch(self) -> str | None:
-        """The reason why the slots can no longer commit the batch in flight; None: they can."""
+        """The reason why the slots can no longer commit the batch in flight; None: they can commit it."""
         lost = None if self._background.lost_batch is None else "other members may have partitions of the batch"
         return self._background.left or self._background.rejoin_failed or lost
 
@@ -294,14 +294,14 @@ class ClassicMembership(Membership):
         return joined.assignment
 
     def _member_names(self) -> frozenset[str] | None:
-        """Return the names of all members; None: no slot leads them."""
+        """Return the names of all members; None: no slot leads the group."""
         leader = next((slot.member.last_join for slot in self._slots if slot.leading), None)
         if leader is None or not leader.members:
             return None
         return frozenset(member.instance_id or member.member_id for member in leader.members)
 
     async def _look_for_unread(self) -> tuple[Look | None, int]:
-        """Describe the group for `UnreadWatch`, unless another query leads the group and describes it."""
+        """Describe the group for `UnreadWatch`, unless the group's leader is another query, which describes it."""
         joined, generation = self._slots[0].member.joined, self._slots[0].generation
         if joined is None or self._slots[0].has_copies:
             return None, 0
@@ -329,7 +329,7 @@ class ClassicMembership(Membership):
         self._topics.changed = self._topics.changed or reason
 
     async def _leave(self, reason: str, deadline: Deadline, slots: Sequence[Slot] | None = None) -> None:
-        """Stop the heartbeats, and leave with some of the slots; None: with all."""
+        """Stop the heartbeats, and leave with these slots (None: with all slots)."""
         self._rebalances.finish()
         await self._tasks.stop()
         for slot in self._slots:
@@ -364,7 +364,7 @@ def rebalance_reason(
     if lost is not None:
         return Reason(RebalanceCause.LOST, lost)
     if states & {State.JOINING, State.AWAITING_SYNC}:
-        # Until it has rejoined, the slot is no member, sends no heartbeats, and is not notified.
+        # Until the slot has rejoined, it is no member, sends no heartbeats, and is not notified.
         return Reason(RebalanceCause.LOST, "the last rejoin ended with an error")
     if State.REBALANCING in states:
         return Reason(RebalanceCause.MEMBERS, "a member joined, left or changed its subscription")

@@ -36,7 +36,7 @@ class Slot:
         number: The slot's number, from 0.
         client: The cluster's client.
         settings: The settings of all slots.
-        assignors: The supported assignors in order of preference. The slot copies them, as they may have a state.
+        assignors: The supported assignors in order of preference. The slot copies assignors, because they have state.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Slot:
         self._claimed: frozenset[TopicPartition] = frozenset()
         # The generation in which this slot was a member when it joined last; None: it was no member.
         self.assigned_in: int | None = None
-        # The generation in the metadata: if it has changed, a follower's rejoin starts a rebalance too.
+        # The generation in the metadata. If this number has changed, a follower's rejoin starts a rebalance too.
         self.told_generation = NO_GENERATION
 
     @property
@@ -100,7 +100,7 @@ class Slot:
     def subscribe(
         self, topics: Sequence[str], in_flight: Collection[TopicPartition] = frozenset()
     ) -> Sequence[tuple[str, bytes]]:
-        """Return the assignors' names and this slot's metadata for them, for JoinGroup.
+        """Return, for JoinGroup, each assignor's name with this slot's metadata for it.
 
         Args:
             topics: The topics to subscribe to.
@@ -132,7 +132,7 @@ class Slot:
     def store_assignment(self, state: bytes, in_flight: Collection[TopicPartition] = frozenset()) -> bool:
         """Store the new assignment; return whether partitions were revoked, so that another rebalance must follow.
 
-        Revoked partitions of the batch in flight are `held`: the slot commits them before it rejoins.
+        Revoked partitions of the batch in flight are `held`: the slot commits their offsets before it rejoins.
 
         Raises:
             WireFormatError: The leader sent a malformed assignment.
@@ -195,7 +195,7 @@ class Slot:
         """Update the status with the error code of a commit, as after a heartbeat.
 
         Args:
-            used: The credentials of the commit; an error for an earlier generation does not concern the current one.
+            used: The credentials of the commit. An error of an earlier generation does not change the status.
             code: Kafka's error code.
         """
         if used == self.credentials():
@@ -212,7 +212,7 @@ class Slot:
 
 
 async def leave_slots(client: KafkaClient, group: str, slots: Sequence[Slot], reason: str, deadline: Deadline) -> None:
-    """Leave the group with these slots in one request, so that it rebalances once.
+    """Leave the group with these slots in one request, so that the group rebalances once.
 
     Raises:
         RetriableError: The coordinator could not be reached in time. The slots stay until their sessions end.

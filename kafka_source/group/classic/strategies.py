@@ -3,15 +3,15 @@
 **The rewind of a running group.** Members of kafkagroup offer each strategy twice, for example as `range` and, after
 all strategies, as `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only
 the second name of the strategy in use. So the coordinator accepts the program only if every member offers that name,
-which other clients do not; members that join later need it too. The coordinator then starts one generation under that
-name. Its members have finished and committed their micro-batches, own no partitions, and wait until the generation
+which other clients do not. Members that join later have to offer it too. The coordinator starts one generation under
+that name. Members have finished and committed their micro-batches, own no partitions, and wait until the generation
 ends. The program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that
 finds a mark that it has not followed continues at the group's offset, even if its checkpoint has another offset.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
-consumer of the new protocol joins it ("converted"), and a classic group again when the last such consumer leaves. There
-a broker accepts classic members and answers their JoinGroup without a leader and with the member's own first strategy.
-No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
+consumer of the new protocol joins it ("converted"), and a classic group again when the last such consumer leaves. While
+it is converted, a broker accepts classic members. Its answer to JoinGroup has no leader, and has the member's own first
+strategy. No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
 
 **Groups of other kinds** (share, streams, connect and others). A coordinator refuses a consumer that joins such a group
 with the same error as a consumer without a common assignor.
@@ -43,7 +43,7 @@ def new_id() -> str:
 
 
 def rewind_offers(strategies: Iterable[str]) -> tuple[tuple[str, bytes], ...]:
-    """Return the second names of strategies for JoinGroup, with a subscription to nothing, which brokers can parse."""
+    """Return, for JoinGroup, the second names of strategies, with an empty subscription, which brokers can parse."""
     return tuple((_REWIND + name, encode_subscription(Subscription(()))) for name in strategies)
 
 
@@ -53,7 +53,7 @@ def is_rewind(protocol: str) -> bool:
 
 
 def lead(members: Iterable[GroupMember]) -> dict[str, bytes]:
-    """Return the leader's assignment for the generation of a rewind, by member id: no partitions."""
+    """Return, by member id, the assignments in the generation of a rewind, which have no partitions."""
     return {member.member_id: encode_assignment(Assignment(())) for member in members}
 
 
@@ -102,7 +102,7 @@ def kind_of(group_type: str, protocol_type: str, protocol: str) -> str | None:
 
 
 async def refusal_of_other_kind(client: KafkaClient, group: str, code: int | None) -> InvalidConfigurationError | None:
-    """Return the error of a member that a group of another kind has refused; None: not known to be of another kind.
+    """Return the error of a member that a group of another kind has refused; None: the kind is right or unknown.
 
     Args:
         client: The cluster's client.

@@ -9,24 +9,24 @@
     any state        leave                              -> LEFT
 
 The only request is ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now (`target`). The
-member's own partitions (`owned`) follow when its owner is ready: the owner takes new partitions, and after its
-micro-batch's commit releases partitions that the target lacks. A heartbeat lists the member's partitions; the
-coordinator then gives released partitions to their next owner, and the member its next epoch.
+member's own partitions (`owned`) follow when the query is ready: it takes new partitions, and releases partitions that
+the target lacks after the commit of its micro-batch. A heartbeat lists the member's partitions. The coordinator then
+gives released partitions to other members, and gives the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, even after a fence.
-- Brokers before 4.2 fence epoch 0 of a member whose epoch they have raised twice (responses were lost), until its
-  session ends. So the member leaves first; it has no partitions yet.
-- Epoch 0 joins, with all fields and no partitions. After a heartbeat that failed or was not answered, all fields and
-  the current partitions are sent until the epoch has changed twice. The coordinator may handle that heartbeat after the
-  next one, and assign partitions in a response that is lost. It accepts heartbeats in the current and the previous
-  epoch, and repeats an assignment only for all fields.
+- If responses were lost, and brokers before 4.2 have raised a joining member's epoch twice, they fence epoch 0 until
+  the member's session ends. So the member leaves first; it has no partitions yet.
+- A heartbeat with epoch 0 joins, with all fields and no partitions. After a heartbeat that failed or was not answered,
+  all fields and the current partitions are sent until the epoch has changed twice. The coordinator may handle the late
+  heartbeat after the next heartbeat, and assign partitions in a response that is lost. It accepts heartbeats in the
+  current and the previous epoch, and repeats an assignment only if a heartbeat has all fields.
 - A member without partitions and without a target sends an empty list in every heartbeat.
-- Between a response that changes the target and the owner's reaction, heartbeats do not list partitions, because the
+- Between a response that changes the target and the query's reaction, heartbeats do not list partitions, because the
   coordinator could count a late empty list as a release of partitions that the member is about to take.
-- While the owner releases partitions, heartbeats omit owned partitions, so that none counts as released too early.
-- An interval that is not positive is ignored.
+- While the query releases partitions, heartbeats omit owned partitions, so that none counts as released too early.
+- A heartbeat interval that is not positive is ignored.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The fields of one heartbeat; None: not changed since the last one."""
+    """The fields of one heartbeat; None: not changed since the last heartbeat."""
 
     epoch: int
     subscription: Subscription | None
@@ -113,19 +113,19 @@ class Member:
     """A member.
 
     Attributes:
-        member_id: Made by the client.
+        member_id: The member's id, which the client makes.
         state: The member's state.
         epoch: The member's epoch; 0 before the first answer and after a fence.
         target: The assigned partitions, by the last answer.
-        owned: The partitions that it has.
+        owned: The partitions that the member has.
         reported: The partitions in the last heartbeat that was answered after the target changed; None: there is none.
-        reconciled: Whether the owner has acted on the current target; earlier heartbeats list no partitions.
-        subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
+        reconciled: Whether the query has acted on the current target; until it has, heartbeats list no partitions.
+        subscribed: The subscription of the last answered heartbeat; None: the next heartbeat has to send it.
         interval_ms: The time between heartbeats, as the coordinator wants it.
         failures: The number of heartbeats in a row that failed or were not answered.
         previous_epoch: The previous epoch, in which a coordinator still accepts heartbeats.
         unanswered_epoch: The epoch of the last heartbeat that failed or was not answered; None: there is none.
-        code: The error code that has lost or stopped the member, or fences it while it joins; else 0.
+        code: The error code by which the member was lost or stopped, or is fenced while it joins; else 0.
     """
 
     member_id: str
@@ -233,7 +233,7 @@ def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
 
 
 def left(member: Member) -> Member:
-    """Return the member that has left the group, or is about to."""
+    """Return the member that has left the group, or is about to leave."""
     return replace(Member(member.member_id), state=State.LEFT, interval_ms=member.interval_ms)
 
 
@@ -256,7 +256,7 @@ def _failed(member: Member, code: int) -> Member:
         return replace(unanswered(member), code=code if code == ErrorCode.UNRELEASED_INSTANCE_ID else NONE)
     if code == ErrorCode.FENCED_MEMBER_EPOCH and member.state is State.JOINING:
         return replace(unanswered(member), code=code)
-    # A group that has lost its last member may no longer exist, or be a classic group.
+    # A group that has lost its last member may no longer exist, or may be a classic group now.
     if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and member.in_group):
         return lost(member, code)
     return replace(member, state=State.FAILED, code=code)

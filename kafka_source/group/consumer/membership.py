@@ -5,7 +5,7 @@ to the classic protocol:
 
 - The brokers assign. There is no leader, and no rebalance for which members wait.
 - Partitions move one by one. A revoked partition is released immediately if no batch in flight reads it, otherwise when
-  that batch is finished; only its next owner waits. An assigned partition is taken immediately.
+  that batch is finished; only the partition's next owner waits. An assigned partition is taken immediately.
 - Each slot has an epoch of its own, which a heartbeat may raise at any time, even in the middle of a batch. A commit
   with the previous epoch is refused, and repeated with the new epoch.
 """
@@ -48,14 +48,14 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 ASSIGNOR = "brokers"
-"""The strategy in log lines of a group whose partitions the brokers assign."""
+"""The name of the strategy in log lines about a group whose partitions the brokers assign."""
 
 # Seconds between two heartbeats of a slot that waits for its first assignment, or for the answer to its release.
 _POLL_SECONDS = 0.2
-# Seconds for which the first join waits for partitions of the target that no other member still has.
+# Seconds for which the first join waits for partitions of the target that all other members have released.
 _SHARE_SECONDS = 20.0
-# Seconds for which a static member waits for the session of a killed process with its instance id: the longest session
-# that brokers allow by default (group.consumer.max.session.timeout.ms).
+# Seconds for which a static member waits until the session of a killed process with its instance id ends. It is the
+# longest session that brokers allow by default (group.consumer.max.session.timeout.ms).
 _UNRELEASED_SECONDS = 60.0
 # Intervals without a response after which a heartbeat checks whether the slots are still members.
 _SILENT_INTERVALS = 3
@@ -116,7 +116,7 @@ class ConsumerMembership(Membership):
             raise
 
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Release and take partitions by the brokers' later assignments, and rejoin with slots that were lost."""
+        """Release and take partitions as the brokers have assigned later, and rejoin with slots that were lost."""
         lost = self.lost()
         reason = Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions")
         if lost is not None:
@@ -125,7 +125,7 @@ class ConsumerMembership(Membership):
 
     @property
     def credentials(self) -> tuple[SlotCredentials, ...]:
-        """The slots' credentials, with the current epochs; later epochs follow by `_publish`."""
+        """The slots' credentials, with the current epochs; later epochs are published (`_publish`)."""
         found = self._credentials()
         self._known_epochs.add(tuple(one.generation for one in found))
         return found
@@ -164,7 +164,7 @@ class ConsumerMembership(Membership):
     def take_rebalances(self) -> tuple[Rebalance, ...]:
         """Return the changes of the slots' partitions since the last call, the newest 32 at most."""
         taken = []
-        # The event loop may add a rebalance now.
+        # The event loop may add a rebalance at the same time.
         with contextlib.suppress(IndexError):
             while True:
                 taken.append(self._rebalances.popleft())
@@ -218,11 +218,11 @@ class ConsumerMembership(Membership):
     # ---- leaving and closing
 
     def leave(self) -> None:
-        """Leave with all slots; if the coordinator cannot be reached, they stay until their sessions end."""
+        """Leave with all slots; if the coordinator cannot be reached, the slots stay until their sessions end."""
         self._run(self._stop(comes_back=False), CLOSE_SECONDS)
 
     def detach(self, kept: Collection[int] | None = None) -> None:
-        """Do nothing, because only batches pass their slots on, and no batch has this protocol."""
+        """Do nothing, because only batches pass their slots on, and batches do not use this protocol."""
 
     def close(self) -> None:
         """Leave the group, and close all connections; static members with the user's ids announce their return."""
@@ -237,7 +237,7 @@ class ConsumerMembership(Membership):
     async def _begin_call(self) -> None:
         self._calls += 1
         try:
-            # Wait for a join for lost slots that is under way.
+            # Wait until a join with lost slots that is under way has ended.
             async with self._joining:
                 pass
         except BaseException:
@@ -260,7 +260,7 @@ class ConsumerMembership(Membership):
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
         if reason.cause is RebalanceCause.MEMBERS and self._has_lost():
-            # A heartbeat has just shown the loss. Other members may have read since, whatever the slots get.
+            # A heartbeat has just shown the loss. Other members may have read partitions that the slots get back.
             reason = Reason(RebalanceCause.LOST, "the group has removed slots")
         for slot in self._slots:
             slot.rejoin()
@@ -290,8 +290,8 @@ class ConsumerMembership(Membership):
         """Take and release partitions until the target is unchanged.
 
         Args:
-            patience: How long a first join waits for the assignment. Brokers assign with a delay
-                (KIP-1263), and first answer with an empty assignment.
+            patience: How long a first join waits for the assignment, because brokers assign with a delay (KIP-1263) and
+                first answer with an empty assignment; None: do not wait.
         """
         while True:
             await self._record_topic_names(self._slots)
@@ -344,7 +344,7 @@ class ConsumerMembership(Membership):
         return True
 
     async def _beat_all(self, deadline: Deadline, slots: Iterable[ConsumerSlot] | None = None) -> bool:
-        """Send a heartbeat for these slots; None: for all. Return whether all were answered."""
+        """Send a heartbeat for each of these slots (None: for all slots); return whether all were answered."""
         works = [self._beat(slot, deadline) for slot in (self._slots if slots is None else slots)]
         return all(await asyncio.gather(*works))
 
@@ -368,7 +368,7 @@ class ConsumerMembership(Membership):
         return True
 
     async def _live(self, slot: ConsumerSlot) -> None:
-        """Send one heartbeat of a slot, act on its answer, and wait until the next one is due."""
+        """Send one heartbeat of a slot, act on the answer, and wait until the slot's next heartbeat is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
         # Most heartbeats change nothing. Only this slot is checked, because a check of hundreds of slots after each
@@ -377,7 +377,7 @@ class ConsumerMembership(Membership):
             await self._record_topic_names([slot])
             self._reconcile([slot])
         pause = interval if was_answered else min(interval, self._client.settings.retry.pause(slot.member.failures))
-        # `wait_for` would make a task of each wait.
+        # `wait_for` would create a task for each wait.
         timer = asyncio.get_running_loop().call_later(pause, slot.wake.set)
         try:
             await slot.wake.wait()
@@ -417,7 +417,7 @@ class ConsumerMembership(Membership):
     # ---- topics
 
     async def _look_up_topics(self, deadline: Deadline) -> None:
-        """Resolve the subscription, and learn the names of the topics' ids."""
+        """Resolve the subscription, and learn the topics' ids and names."""
         pattern = self._subscription.pattern
         names = None if pattern is not None else list(self._subscription.topics)
         snapshot = await self._client.retrying(lambda: self._client.metadata(names, deadline), deadline)
@@ -431,7 +431,7 @@ class ConsumerMembership(Membership):
         self._looked_up_at = time.monotonic()
 
     async def _record_topic_names(self, slots: Sequence[ConsumerSlot]) -> None:
-        """Learn the names of assigned topics that are new; until then their partitions wait."""
+        """Learn the names of assigned topics that are new; partitions of a topic without a known name wait."""
         unknown = {one.topic_id for slot in slots for one in slot.member.target} - self._names.keys()
         if not unknown or time.monotonic() - self._looked_up_at < _POLL_SECONDS:
             return
@@ -479,7 +479,7 @@ class ConsumerMembership(Membership):
     # ---- the batch in flight, between Spark's calls
 
     async def _watch_batch(self) -> None:
-        """Watch the batch in flight: leave if it takes too long, rejoin and publish epochs for its sink."""
+        """Watch the batch in flight: leave if it takes too long; rejoin after a loss; publish epochs for its sink."""
         await asyncio.sleep(_POLL_SECONDS)
         batch = self._in_flight
         if self._calls or not batch.ends:
@@ -513,7 +513,7 @@ class ConsumerMembership(Membership):
         """Rejoin with lost slots, and publish their credentials, unless other members have the partitions."""
         others_have = not self._recovers or await self._are_owned_elsewhere(batch.ends.keys())
         if self._calls or not self._has_lost():
-            # Spark has called before the answer came, and its call joins again.
+            # Spark has called before the answer came, and that call joins again.
             return
         if others_have:
             log.warning("group=%s: other members may have partitions of the lost batch", self._settings.group)
@@ -525,11 +525,11 @@ class ConsumerMembership(Membership):
         await self._publish(batch)
 
     async def _are_owned_elsewhere(self, partitions: Collection[TopicPartition] | None) -> bool:
-        """Return whether other members have some of these partitions; None: whether there are other members."""
+        """Return whether other members have some of these partitions or, with None, whether there are other members."""
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
-            # Assume that other members have these partitions, but not that other members exist.
+            # Without a description, assume that other members own given partitions, but not that any member exists.
             return partitions is not None
         ours = {slot.member.member_id for slot in self._slots}
         others = [d for d in described.members if d.member.member_id not in ours]
@@ -565,5 +565,5 @@ class ConsumerMembership(Membership):
 
 
 def _target_changed_at(slots: Iterable[ConsumerSlot]) -> float:
-    """Return the time since which a slot has to take or release partitions; the current time if none has to."""
+    """Return the time since which a slot has to take or release partitions; the current time if no slot has to."""
     return min((slot.changed_at for slot in slots if slot.changed_at is not None), default=time.monotonic())

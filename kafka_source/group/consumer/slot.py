@@ -45,7 +45,7 @@ class ConsumerSlot:
     Attributes:
         member: The member's state.
         wake: Set when a heartbeat is due immediately.
-        changed_at: The time since which the slot has to follow the brokers' assignment; None: it has followed.
+        changed_at: The time since which the slot has to follow the brokers' assignment; None: the slot has followed it.
     """
 
     def __init__(self, number: int, client: KafkaClient, settings: GroupSettings) -> None:
@@ -114,7 +114,7 @@ class ConsumerSlot:
             self.member, self.changed_at = member_state.join(self.member), None
 
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
-        """Take assigned and release revoked partitions; return whether there were any.
+        """Take assigned partitions, and release revoked partitions; return whether the slot's partitions have changed.
 
         Nothing changes while a heartbeat is under way. That heartbeat may list the slot's earlier partitions, so the
         coordinator would count new partitions as released, although the slot could commit them.
@@ -126,7 +126,7 @@ class ConsumerSlot:
         """
         member = self.member
         if self.settled:
-            # Do not wake the slot: if the coordinator is unreachable, the next heartbeat would follow without a pause.
+            # Do not wake the slot, because heartbeats to an unreachable coordinator would then have no pause.
             return False
         if self._turn.locked() or set(_named(member.revoking, names)).intersection(in_flight):
             return False

@@ -4,7 +4,7 @@ The steps of a batch, and the effect of a crash after each of them:
 
 1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. It
    commits the transactions that an earlier driver decided and did not finish, and aborts transactions that no decision
-   names. After a crash nothing has begun.
+   names. After a crash no task has begun.
 2. Each task writes in a transaction of its own, flushes, and leaves the transaction open. After a crash no reader sees
    the records. Step 5, or step 1 of the next batch, aborts the transaction of a killed attempt.
 3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
@@ -13,7 +13,7 @@ The steps of a batch, and the effect of a crash after each of them:
    transaction exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
 4. The driver commits each transaction and waits until the records are visible. After a crash the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
-   commit of a transaction like the first.
+   commit of a transaction like the first commit.
 5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
    fences attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in
    the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every new batch repeats step 4.
@@ -55,10 +55,10 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffsets, ...]]]
-"""Returns offsets of groups with current credentials, after this error has refused the previous credentials."""
+"""Returns offsets of groups with current credentials, after a refusal of the previous credentials with this error."""
 
-# To write the decision takes milliseconds, and readers of the groups' offsets wait for its transaction. This driver
-# stops its attempts before the coordinator aborts the transaction, because the abort raises the epoch.
+# Writing the decision takes milliseconds, and readers of the groups' offsets wait for the decision's transaction. This
+# driver stops its attempts before the coordinator aborts the transaction, because the abort raises the epoch.
 _DECISION_TIMEOUT_MS = 30_000
 _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
@@ -96,9 +96,9 @@ class PreparedBatch:
 class DriverEpoch:
     """The right to decide about one batch; it ends when another driver begins a batch with the same prefix.
 
-    Every task gets the epoch and returns it with its commit message. The last decision's transactions and partitions
-    are not in it, because n messages would have n² of them (4.4 GB for 10,000 tasks). The driver reads them from the
-    ledger.
+    Every task gets the epoch and returns it with its commit message. The epoch lacks the last decision's transactions
+    and partitions, because n messages would have n² of them (4.4 GB for 10,000 tasks). The driver reads the decision
+    from the ledger.
 
     Attributes:
         driver: The epoch of `{prefix}-driver`. The decision is written in a transaction of this epoch.
@@ -106,7 +106,7 @@ class DriverEpoch:
         number: The number of the next decision, above every number in the ledger.
         last: The batch of the last decision; None if the ledger is empty.
         lost: The tasks of the last decision whose records have to be written again, because their transactions no
-            longer exist. Bit n stands for task n; 0: no records are lost. For the tasks only.
+            longer exist. Bit n stands for task n; 0: no records are lost. Commit messages lack this.
     """
 
     driver: OpenTransaction
@@ -119,7 +119,7 @@ class DriverEpoch:
     def after(
         cls, driver: OpenTransaction, finished: OpenTransaction, ledger: LedgerState, lost: Iterable[str] = ()
     ) -> DriverEpoch:
-        """Return the epoch of a driver that has read the ledger and has completed its last decision.
+        """Return the epoch of a driver that has read the ledger and has completed the ledger's last decision.
 
         Args:
             driver: See the attribute.
@@ -160,7 +160,7 @@ class TwoPhaseCommit:
 
     Args:
         client: Client of the cluster that the sink writes to.
-        prefix: The sink's `transactional.id.prefix`: one query's own, and the same after every restart.
+        prefix: The sink's `transactional.id.prefix`, which one query has for itself and keeps after every restart.
     """
 
     def __init__(self, client: KafkaClient, prefix: str) -> None:
@@ -213,11 +213,11 @@ class TwoPhaseCommit:
             batch: The prepared transactions.
             deadline: Limit for the whole call.
             renew: Returns the sources' offsets with other credentials, after their group has refused these generations
-                and member ids with the error, or raises the error. None: the batch fails.
+                and member ids with the error, or raises the error. None: a refusal ends the batch with the error.
 
         Raises:
             LostTransactionsError: A transaction exceeded kafka.transaction.timeout.ms, or another query uses the
-                prefix. Before the decision nothing is lost; after it the records of the named transactions are lost.
+                prefix. Before the decision nothing is lost; after the decision, records of these transactions are lost.
             FencedError: Another driver has begun a batch, the source's group has replaced a member, or the batch is
                 refused. Nothing is decided.
             NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.
@@ -281,7 +281,7 @@ class TwoPhaseCommit:
     async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> list[Described]:
         """Abort the sink's open transactions that no decision names, because `read_committed` readers wait for them.
 
-        Return the aborted transactions; the others have ended since. Tasks that still run, or begin later, are fenced.
+        Return the aborted transactions; all others have ended. Tasks that still run, or begin later, are fenced.
 
         Args:
             deadline: Limit for the whole call.
@@ -337,9 +337,9 @@ class TwoPhaseCommit:
     async def _initialise(
         self, name: str, deadline: Deadline, *, ended: OpenTransaction | None = None
     ) -> OpenTransaction:
-        """Initialise one of the driver's transactional ids, which fences every other driver that holds it.
+        """Initialise one of the driver's transactional ids, and so fence every other driver that holds the id.
 
-        With `ended`, the id's last transaction, no driver is fenced; if another has begun a batch, raise FencedError.
+        With `ended`, the id's last transaction, fence no driver; raise FencedError if another driver has begun a batch.
         """
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
@@ -352,7 +352,7 @@ class TwoPhaseCommit:
         """Raise an error if another driver has begun a batch since.
 
         The other driver has committed the transactions of the last decision, and its tasks have initialised their ids
-        again, so this driver cannot distinguish them from lost transactions. The other driver reports a loss.
+        again, so this driver cannot distinguish committed from lost transactions. The other driver reports a loss.
         """
         if not await self._is_current(driver, deadline):
             raise FencedError(
@@ -409,7 +409,7 @@ class TwoPhaseCommit:
         return replace(decision, number=epoch.number, transactions=transactions, partitions=partitions)
 
     async def _check_open(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> list[Described]:
-        """Return the batch's transactions, which are all open."""
+        """Return the batch's transactions if all of them are open; else raise an error."""
         found = await describe_all(self._client, [t.transactional_id for t in batch.transactions], deadline)
         still_open = {one.transaction for one in found if one.is_open}
         lost = [t.transactional_id for t in batch.transactions if t not in still_open]
@@ -490,7 +490,7 @@ class TwoPhaseCommit:
         return [name for name in lost if name is not None]
 
     async def _commit_one(self, transaction: OpenTransaction, deadline: Deadline) -> str | None:
-        """Commit a transaction; return its transactional id if it no longer exists, else None."""
+        """Commit a transaction; return its transactional id if the transaction no longer exists, else None."""
         try:
             await end(self._client, transaction, commit=True, deadline=deadline)
         except KafkaGroupError as error:
@@ -504,8 +504,8 @@ class TwoPhaseCommit:
 async def _each(work: Callable[[_T, Deadline], Awaitable[_R]], items: Sequence[_T], deadline: Deadline) -> list[_R]:
     """Return the results of a call for each item, with a limited number of calls in parallel.
 
-    A coordinator answers the requests of a connection in turn. With thousands of requests in flight the last would wait
-    longer than `request.timeout.ms`, and all would be repeated.
+    A coordinator answers the requests of a connection in turn. With thousands of requests in flight the last request
+    would wait longer than `request.timeout.ms`, and all requests would be repeated.
     """
     free = asyncio.Semaphore(_MAX_IN_FLIGHT)
 

@@ -1,14 +1,14 @@
-"""The ledger: decisions about batches, kept in Kafka as offsets of a group; their text and how they are read.
+"""The ledger: decisions about batches, kept in Kafka as offsets of a group; their text, written and parsed.
 
 The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
-offset is the decision's number, the metadata is its text. A text too long for one offset's metadata is continued in the
+offset is the decision's number, the metadata is its text. A text too long for one offset's metadata continues in the
 groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. The offsets of a topic's partitions
 are deleted with the topic, so a decision is committed for a partition of each of several topics. All parts are
 committed in one transaction of `{prefix}-driver`, so a replaced driver cannot decide, and the source's offsets can be
 in the same transaction.
 
 When all transactions of a decision are committed, its number is committed as an offset of a second group,
-`{prefix}-finished`. The transactional id has the same name, so a replaced driver cannot commit this number either.
+`{prefix}-finished`. The commit's transactional id has the same name, so a replaced driver cannot commit this number.
 Brokers keep both groups for `offsets.retention.minutes` (7 days) after their last commit.
 
 Numbers begin beyond the end of any log (`commits.side_groups`).
@@ -41,11 +41,11 @@ _PART_CHARACTERS = 4090
 # Far more than a cluster can have, so that a text that is no decision does not occupy the driver's memory.
 _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
-# That many topics are hardly deleted between a decision and its end, and each topic needs the decision's text.
+# Deletion of this many topics between a decision and its end is unlikely, and each topic costs a copy of the text.
 _MAX_HOMES = 3
-# A marker takes milliseconds, and longer while a coordinator moves.
+# Writing a marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0
-# KIP-890's protocols. A decision's EndTxn is repeated in the protocol of its transaction, by every driver.
+# KIP-890's protocols. Every driver repeats EndTxn for a decided transaction in that transaction's protocol.
 _FIRST, _SECOND = 1, 2
 
 
@@ -57,7 +57,7 @@ class DecidedBatch:
         number: The decision's number in the ledger, which increases.
         query: The id of the query, or of the single write, that the batch belongs to.
         batch: The batch's number in the query.
-        homes: The partitions whose committed offsets hold the decision, each of another topic.
+        homes: The partitions whose committed offsets hold the decision; each partition is of a different topic.
     """
 
     number: int
@@ -172,7 +172,7 @@ class Ledger:
         return True
 
     def entries(self, decision: Decision) -> list[GroupOffsets]:
-        """Return the offsets to commit in the ledger's groups for a decision, a group for each part of its text."""
+        """Return, for each part of a decision's text, the offsets to commit in that part's group."""
         text = decision_text(self._prefix, decision)
         parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
         parts[0] = f"{len(parts)} {parts[0]}"
@@ -230,7 +230,7 @@ class Ledger:
 
 
 def homes_of(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """Return the partitions at which a decision is committed: the lowest of each topic, for the first topics."""
+    """Return the partitions at which a decision is committed: the lowest partition of each of the first topics."""
     lowest: dict[str, TopicPartition] = {}
     for tp in partitions:
         lowest[tp.topic] = min(tp, lowest.get(tp.topic, tp))
@@ -249,9 +249,9 @@ def decision_text(prefix: str, decision: Decision) -> str:
 
 
 def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], text: str, finished: int) -> Decision:
-    """Return the decision in a text of the ledger's groups.
+    """Parse a decision's text from the ledger's groups.
 
-    Any client that may write to these groups can commit any text in them.
+    Any client with a right to these groups can commit any text.
 
     Args:
         prefix: The sink's `transactional.id.prefix`.

@@ -30,9 +30,9 @@ ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
 FENCED_TIMEOUT_MS = 5_003
-"""The timeout of an id that a driver has fenced, so that no process has its epoch; ids of tasks have other timeouts. A
+"""The timeout that marks an id as fenced by a driver, so that no task holds its epoch; tasks set other timeouts. A
 coordinator waits no longer than this timeout for the replicas of its own log, so with a few milliseconds it would
-answer COORDINATOR_NOT_AVAILABLE if brokers are further apart.
+answer COORDINATOR_NOT_AVAILABLE if brokers are far from each other.
 """
 
 
@@ -43,9 +43,9 @@ class Described:
     Attributes:
         transaction: The newest transaction of the id.
         state: The transaction's state in Kafka's words: `Ongoing`, `PrepareCommit`, `CompleteCommit`, …
-        partitions: The partitions that it has written to; empty when it has ended.
+        partitions: The partitions that the transaction has written to; empty when the transaction has ended.
         started_ms: Start time by the coordinator's clock, in milliseconds since 1970; -1: not open.
-        timeout_ms: Time after which the coordinator aborts it, in milliseconds.
+        timeout_ms: Time after which the coordinator aborts the transaction, in milliseconds.
     """
 
     transaction: OpenTransaction

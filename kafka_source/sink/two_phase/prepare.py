@@ -51,7 +51,7 @@ class SinkTask:
 
     @property
     def turns(self) -> str:
-        """The transactional id whose epochs number the attempts of this task; no transaction of it is ever opened."""
+        """The transactional id whose epochs number the attempts of this task; the id never has a transaction."""
         return f"{self.prefix}-{self.partition}-turn"
 
     def transactional_id(self, turn: int) -> str:
@@ -124,7 +124,7 @@ def prepare(
 def _initialised(
     settings: Settings, task: SinkTask, epoch: DriverEpoch, engine: str
 ) -> tuple[str, TransactionalDelivery]:
-    """Return a transactional id of this attempt alone, and a delivery in its next transaction."""
+    """Return a transactional id of this attempt alone, and a delivery in the id's next transaction."""
     client = cached_client(settings)
 
     def attempt() -> tuple[str, TransactionalDelivery]:
@@ -138,9 +138,9 @@ def _initialised(
 async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> str:
     """Take turns until a turn has an unused id, and return this id.
 
-    InitProducerId would end another holder's transaction. But on an id that never has a transaction, InitProducerId
-    numbers its callers by epochs. So simultaneous attempts get different ids, even attempts of a repeated stage, which
-    Spark numbers from 0 again.
+    InitProducerId on an id in use would end its holder's transaction. But on an id that never has a transaction
+    (`turns`), InitProducerId numbers its callers by epochs. So simultaneous attempts get different ids, even attempts
+    of a repeated stage, which Spark numbers from 0 again.
 
     Raises:
         FencedError: The batch has ended; until it is recorded as finished, ids of committed transactions look unused.
@@ -196,8 +196,8 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 async def _check_undecided(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> None:
     """Raise an error if the batch has ended, with or without a decision.
 
-    Spark does not wait for the end of unsuccessful attempts. The driver ends the ids that attempts have initialised
-    before its decision, but does not know later ids, so an attempt checks again.
+    Spark does not wait for the end of unsuccessful attempts. The driver fences the ids that attempts have initialised
+    before its decision, but does not know later ids, so an attempt checks again after it has initialised its id.
     """
     driver = await describe(client, epoch.driver.transactional_id, deadline)
     if driver.transaction != epoch.driver or driver.state != EMPTY:

@@ -58,7 +58,7 @@ async def wait_until_visible(
         client: Client of the cluster that the sink writes to.
         batch: The batch's number, for the error text.
         transactions: Committed transactions.
-        partitions: All partitions that they have written to.
+        partitions: All partitions that the transactions have written to.
         deadline: Limit for the whole call.
 
     Raises:
@@ -118,7 +118,7 @@ class _AbsentPartitions:
 async def _still_open(
     client: KafkaClient, partitions: list[TopicPartition], producers: Mapping[tuple[int, int], str], deadline: Deadline
 ) -> dict[TopicPartition, str]:
-    """Return the partitions with an open transaction of these producers, and the transactional id."""
+    """Return the partitions with an open transaction of these producers, each with the transactional id."""
     found = await open_producers(client, partitions, deadline)
     return {tp: producers[key] for tp, keys in found.items() for key in keys if key in producers}
 
@@ -126,7 +126,7 @@ async def _still_open(
 async def open_producers(
     client: KafkaClient, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, set[tuple[int, int]]]:
-    """Return (producer id, epoch) of each transaction that is open at a partition's leader, by partition.
+    """Return, by partition, (producer id, epoch) of each transaction that is open at the partition's leader.
 
     Raises:
         UnknownTopicError: A topic does not exist, or has fewer partitions.
@@ -176,7 +176,7 @@ async def _ask(
 
 @dataclass(frozen=True, slots=True)
 class LostMarker:
-    """A committed transaction, and a partition without its commit marker."""
+    """A committed transaction, and a partition that lacks the transaction's commit marker."""
 
     transaction: OpenTransaction
     partition: TopicPartition
@@ -227,7 +227,7 @@ async def write_marker(client: KafkaClient, lost: LostMarker, deadline: Deadline
         markers=[
             marker(
                 producer_id=lost.transaction.producer_id,
-                # In the second protocol markers have the epoch after that of the transaction.
+                # In the second protocol a marker's epoch is the transaction's epoch plus 1.
                 producer_epoch=lost.transaction.epoch + lost.transaction.second_protocol,
                 transaction_result=True,
                 topics=[marker.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
