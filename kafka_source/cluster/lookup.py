@@ -133,7 +133,7 @@ class Cluster:
         """Return the cluster's id, which differs if another cluster answers under the same name; None: unknown.
 
         Raises:
-            InvalidConfigurationError: A different cluster answers than before.
+            InvalidConfigurationError: A cluster with another id answers now.
         """
         # Every metadata response is compared with the known id, so a request is needed only without a connection.
         if self._client.cluster_id is None or not self._client.connected:
@@ -369,7 +369,7 @@ class Cluster:
 
         Raises:
             KafkaGroupError: The brokers refuse, or have not answered in time.
-            InvalidConfigurationError: A different cluster answers than before.
+            InvalidConfigurationError: A cluster with another id answers now.
         """
         begun, was_lost = time.monotonic(), False
 

@@ -124,6 +124,6 @@ def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_outp
         # With `is_output` the slot may have been lost and have rejoined; the sink's decision detects another process.
         raise problem
     else:
-        # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to
-        # its end, and the driver does not commit it.
+        # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads the
+        # micro-batch to its end, and the driver does not commit it.
         log.warning("%s The micro-batch was planned before that: it is read to its end and not committed.", problem)

@@ -6,6 +6,6 @@ from kafka_source.commits.policy import CommitPolicy
 
 
 class ByProgram(CommitPolicy):
-    """The caller commits the records that it has received, in one request."""
+    """The caller commits, in one request, the records that it has received."""
 
     keeps = True

@@ -1,7 +1,7 @@
 """The sink commits, in the transaction of its decision (`commit=sink`).
 
 A micro-batch that was planned but not decided has changed neither the output nor the group. While the query was down,
-other members may have read further, so its replay reads only from the group's offsets on, in the partitions that the
+other members may have read further, so a replay reads only from the group's offsets on, in the partitions that the
 query owns. A decision records its ranges. The replay of a decided batch reads exactly these ranges, because operators
 between source and sink need the rows again; the sink drops the rows.
 """
@@ -138,8 +138,8 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
     """Return whether the sink has committed a finished batch, or the group has no offsets to compare.
 
-    If the sink does not commit, the group has the offsets at which the batch began. A group that was set back by a
-    rewind, or after a truncated log, may have these offsets again; a topic that was created again has no offsets.
+    If the sink does not commit, the group has the offsets at which the batch began. A group that was set back, by a
+    rewind or for a truncated log, may have these offsets again; a topic that was created again has no offsets.
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:

@@ -86,7 +86,7 @@ def renewal_of(task: Task) -> Renewal | None:
 
 
 class _Commit(Protocol):
-    """Commits offsets; raises UnknownTopicError if the topics may differ from those of the plan."""
+    """Commits offsets; raises UnknownTopicError if the topics may differ from the plan's topics."""
 
     def __call__(self, ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None: ...
 
@@ -155,7 +155,7 @@ class _CommittingTask(AttachedTask):
 def split_by_slots(
     planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
 ) -> list[PlannedInput]:
-    """Return the inputs of a batch whose tasks commit: an input for each current slot, with one range a partition.
+    """Return the inputs of a batch whose tasks commit: an input for each current slot, with one range per partition.
 
     Several tasks that commit as one slot would have to take turns with the slot's transactional id. The batch may have
     been planned with other slots, with pieces of partitions, or without a group.

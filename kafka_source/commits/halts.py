@@ -88,7 +88,7 @@ class Obeyed:
 
     Attributes:
         number: The halt's number. The query plans nothing beyond the boundaries, and has committed earlier plans.
-        member: The id of the member that owns the partition; empty: the query has left the group, and its process runs.
+        member: The id of the member that owns the partition; empty: the query has left the group, but still runs.
         at_ms: The time of the report, in milliseconds since 1970.
         process: The query's process.
     """

@@ -92,7 +92,7 @@ class Handoff:
     """The offset ranges that a member reads in one batch.
 
     Attributes:
-        member: The credentials for the commit. A broker refuses them when the group has replaced the member.
+        member: The credentials for the commit. A broker refuses the credentials of a replaced member.
         ranges: Start (included) and end (excluded) offset of each partition.
         stream: The stream's id, from its checkpoint.
         plan: The id of the batch in the checkpoint, see `by_sink.plan_id`.
@@ -194,7 +194,7 @@ class Entry(NamedTuple):
 async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Handoff], deadline: Deadline) -> None:
     """Publish the ranges that all members read in a batch. A repetition changes nothing.
 
-    A batch of thousands of partitions takes several commits. If only some of them succeed, the task fails, and
+    A batch of thousands of partitions takes several commits. If only some commits succeed, the task fails, and
     `collect` finds fewer partitions than the entries name. Topics that were deleted or created again are left out.
     """
     no_member = SlotCredentials.without_membership(READ_BY.of(handoffs[0].member.group, batch.query))

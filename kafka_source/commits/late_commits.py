@@ -1,4 +1,4 @@
-"""Commits without a transaction, which a coordinator may handle after the next commit, so that they set the group back.
+"""Late commits without a transaction: if a coordinator handles them after the next commit, they set the group back.
 
 OffsetCommit names the member and its generation, but not the offset to replace. So a coordinator accepts a late request
 of a closed connection, or of an attempt of a task that has outlived its job, as long as the generation lasts. In a
@@ -39,7 +39,7 @@ class LateCommits:
         return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
 
     def looked(self, at: float) -> None:
-        """Note that the partitions have the expected offsets. They are checked until no request can be on its way."""
+        """Note that the partitions have the expected offsets; check again until no request can be on its way."""
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 

@@ -105,7 +105,7 @@ class Renewal:
         group: The group whose offsets are committed.
         right: The id of the batch's right, see `Right`.
         ranges: The first offset of the batch and the next offset after it, by partition.
-        stream: The stream's id; offsets with its note are the stream's own commits. None: a batch.
+        stream: The stream's id; offsets with this id in their note are the stream's own commits. None: a batch.
     """
 
     group: str
@@ -220,7 +220,7 @@ class SlotSession:
     Args:
         client: The cluster's client.
         credentials: The credentials of the input partition.
-        renewal: The way to new credentials if the slot has rejoined since; None: the task ends then.
+        renewal: The way to new credentials if the slot has rejoined since the plan; None: the task ends then.
     """
 
     def __init__(self, client: KafkaClient, credentials: SlotCredentials, renewal: Renewal | None = None) -> None:

@@ -16,7 +16,7 @@ BEYOND_ALL_LOGS = 10**15
 A partition with a million records a second reaches this offset after 31 years. JSON's doubles hold it exactly.
 """
 
-# A query's id has dashes; the ids of a stream and of a run's driver have none.
+# A query's id has dashes; the ids of a stream and of a run's driver have no dashes.
 _ID, _NUMBER = "[0-9a-f-]{32,36}", r"\d+"
 
 
@@ -69,7 +69,7 @@ def within(offset: int) -> int:
 
 
 def private_groups(names: Iterable[str]) -> frozenset[str]:
-    """Return the side groups among these groups; a ledger counts only if both of its groups are there."""
+    """Return the side groups among these groups; a ledger counts only if both of its groups exist."""
     every = frozenset(names)
     found = set()
     for name in every:

@@ -129,7 +129,7 @@ async def renewed_offsets(
 
 
 async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> None:
-    """Raise an error if no query can be the source, because a source is a member of the group from its first batch on.
+    """Raise an error if no query can be the source. A source is a member of the group from its first batch on.
 
     A union may get its first rows from one source while another source, without new records, has published nothing.
     """

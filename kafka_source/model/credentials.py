@@ -19,8 +19,8 @@ class SlotCredentials:
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: The number of the slot in its query.
         partitions: The partitions that the slot was assigned in this generation, without standby copies (replicas).
-        per_member_epoch: Whether the credentials are valid for this member only. In a classic group all members of a
-            generation are valid together, so one member may commit for all slots of its query. In the consumer
+        per_member_epoch: Whether the credentials are valid for this member only. In a classic group the credentials of
+            a generation are valid together, so one member may commit for all slots of its query. In the consumer
             protocol each member has an epoch of its own, and another slot may have lost its partitions already.
         right: The id of the right to commit the batch, under which new credentials are published when the slot has
             rejoined; None: no renewal. See `commits.rights`.
@@ -44,7 +44,7 @@ class SlotCredentials:
 def representative_slots(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
     """Return the slots whose membership implies the membership of all slots.
 
-    If the coordinator accepts one slot of a classic group, the generation and the assignment of all slots continue, see
+    If the coordinator accepts one slot of a classic group, the generation and assignment of all slots are valid, see
     `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on, so the slot with the
     lowest number is checked. If that process joins after the check, the driver's heartbeats detect the loss.
     """

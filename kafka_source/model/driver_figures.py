@@ -68,8 +68,8 @@ class Rebalance:
         generation: The generation that the rebalance began.
         cause: Why the slots rejoined.
         reason: The cause in words, with names.
-        took_ms: Milliseconds from the first request to the last slot's assignment. In the consumer protocol, from the
-            answer with other partitions, over the wait for the batch in flight, until all are taken and released.
+        took_ms: Milliseconds from the first request to the last slot's assignment. In the consumer protocol they count
+            from the answer with other partitions until the slots have taken and released all of them.
         members: The number of members of the group; None: unknown.
         came: Members that the previous generation did not have: instance ids, or member ids of dynamic members.
         went: Members that only the previous generation had.
@@ -157,11 +157,11 @@ class DriverFigures:
         at_ms: When the latest offsets were looked up, in milliseconds since 1970.
         group: `kafka.group.id`; None without a group.
         commits: The commits of the driver since the last planned micro-batch.
-        failed_commits: The number of commits that failed in that time.
-        rebalances: The rebalances of that time.
+        failed_commits: The number of commits of the driver that failed since the last planned micro-batch.
+        rebalances: The rebalances since the last planned micro-batch.
         latest: The latest offsets, if Spark does not show them (before 4.2); else empty.
         max_offsets: The maximum number of offsets of the micro-batch; None: without `targetTriggerDuration`.
-        bad_records: The number of records with values that could not be decoded, as tasks have reported in that time.
+        bad_records: The number of records with values that could not be decoded, as tasks have reported since then.
             None: unknown, because tasks of the previous batch have not reported, or there is no previous batch; or
             values are not decoded, or the first bad value ends the query.
         cores_needed: The busy seconds of the previous batch's tasks, divided by `targetTriggerDuration`; None: it is

@@ -198,7 +198,7 @@ def parse_time(text: str) -> int:
     """
     if text.isdecimal() and int(text) <= MAX_LONG:
         return int(text)
-    # Python 3.10 knows neither the zone Z nor fractions of a second, unless they have 3 or 6 digits.
+    # Python 3.10 does not know the zone Z, nor fractions of a second that have neither 3 nor 6 digits.
     plain = re.sub(r"[zZ]$", "+00:00", text.strip())
     plain = re.sub(r"\.(\d+)", lambda found: f".{found[1][:6]:<06}", plain)
     try:

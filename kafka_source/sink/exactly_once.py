@@ -42,8 +42,8 @@ class CommitMessage(WriterCommitMessage):
     Attributes:
         records: The number of records.
         batch: The batch that the task belongs to; exactly-once sink only.
-        epoch: The driver's epoch in which the task ran; exactly-once sink only. Another process than the one that began
-            the batch commits it, and gets the epoch from here.
+        epoch: The driver's epoch in which the task ran; exactly-once sink only. The commit runs in another process than
+            the begin, and that process gets the epoch from here.
         prepared: The task's open transaction; exactly-once sink only.
     """
 

@@ -58,7 +58,7 @@ def unfinished(
 
     Args:
         leaderless: The partitions of the query that have no leader.
-        unassigned: Partitions of topics that were created again, which the group has not assigned yet.
+        unassigned: Partitions that the group has not assigned yet, because their topics were created again.
         short_logs: Whether logs end before the read positions.
     """
     if leaderless:
@@ -90,7 +90,7 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
         RefreshRetriableError: The error of the last attempt.
     """
     # The time counts from the first failure, because a trigger may wait long for its group before its lookups. The last
-    # attempt begins after the deadline, because before it a suspended process may have seen only old topics.
+    # attempt begins after the deadline, because a suspended process may have seen only old topics before the deadline.
     deadline: Deadline | None = None
     for pause in _PAUSES.pauses():
         is_last = deadline is not None and deadline.over

@@ -204,5 +204,5 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
 
 
 def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
-    """Return the task. Without a planned offset it gets no topic ids, so that it can read topics created again."""
+    """Return the task; without a planned offset the task gets no topic ids, and so can read topics created again."""
     return replace(task, topics={}) if is_unbound(task.ranges) else task

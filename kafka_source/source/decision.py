@@ -47,7 +47,7 @@ class Known:
         is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had all records before `next` (KIP-320); -1: unknown.
-        checked: The epoch of the last leader whose log is known to have these records too.
+        checked: The epoch of the last leader whose log is known to have the records before `next` too.
     """
 
     next: int | None = None

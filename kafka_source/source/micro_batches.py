@@ -73,7 +73,7 @@ class MicroBatches(Trigger):
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
-            InvalidConfigurationError: `end` is of another cluster, or is of Spark's own source, without a known start.
+            InvalidConfigurationError: `end` is of another cluster, or of Spark's own source and its start is unknown.
         """
         self._check_cluster(end)
         with self._owner.rebalance_paused():

@@ -48,7 +48,7 @@ def starting_bounds(
         default: The value of `startingOffsets` if the user has not set it.
 
     Raises:
-        OptionError: The starting JSON does not name the partitions of the subscription.
+        OptionError: The starting JSON does not name exactly the partitions of the subscription.
     """
     partitions = sorted(partitions)
     if not partitions:

@@ -2,8 +2,8 @@
 
 `Admission` has a clock and the time of the last plan; everything else is pure.
 
-A plan depends on the batch's end offset, and on its start offset if a partition's span begins before the latter (see
-`plan`). Spark's checkpoint has both offsets, so a batch that is replayed after a restart has the same plan; see
+A plan depends on the batch's end offset, and on the start offset if a partition's span begins before the start offset
+(see `plan`). Spark's checkpoint has both offsets, so a batch that is replayed after a restart has the same plan; see
 `MicroBatches.tasks` for the exceptions.
 
 Spark plans a batch's DataFrame once. As in Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group

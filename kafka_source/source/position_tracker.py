@@ -208,7 +208,7 @@ class PositionTracker:
         """Compare the newest offset of the checkpoint with the query's own commits, when the query starts.
 
         Raises:
-            InvalidConfigurationError: The commits are ahead, and `group.on.older.checkpoint` is `stop`.
+            InvalidConfigurationError: The commits are ahead of `newest`, and `group.on.older.checkpoint` is `stop`.
         """
         if self._is_compared:
             return

@@ -133,7 +133,7 @@ class Query:
         return cls(options, engine, *requested(schema, options, readers), mapping, caller)
 
     def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that Spark gets for a task's records; before the generator ends, it yields all rows."""
+        """Yield the rows that Spark gets for a task's records."""
         return records if self.mapping is None else self.mapping.rows(records)
 
     def new_policy(self) -> CommitPolicy:
@@ -349,7 +349,7 @@ def resolve_late_bounds(ranges: Collection[Range], cluster: Cluster, *, read_com
     """Return the ranges with the current offsets.
 
     Args:
-        ranges: The ranges of a task, at least one with a late bound.
+        ranges: The ranges of a task; at least one range has a late bound.
         cluster: The lookups of offsets.
         read_committed: Whether the latest offset is the last stable offset.
 

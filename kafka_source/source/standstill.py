@@ -1,9 +1,9 @@
 """How a query follows the halts of its group (`pause`, `stop`, `resume`): where it stops, and when it leaves the group.
 
-`limit` and `is_at_rest` decide. `Standstill` looks the halt up at every trigger, and keeps the state that it shows.
+`limit` and `is_at_rest` decide. `Standstill` looks the halt up at every trigger, and keeps what the progress shows.
 
 A halt has a boundary for each partition. The query that owns the partition stops at the boundary and stays a member. A
-stopped query leaves when the group has committed every boundary, so that no partition moves during a read.
+stopped query leaves when the group has committed every boundary, so that no partition moves while others are read.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Standstill:
         self._seconds = options.coordinator_timeout_ms / 1000
         self._has_looked = self._is_forbidden = False
         self._newest: Halt | None = None
-        # The halt that the progress shows, and the halt to show: a pause immediately, a stop when the query is at rest.
+        # The halt that the progress shows, and the halt that is due: a pause immediately, a stop when the query rests.
         self._shown: Halt | None = None
         self._due: Halt | None = None
         self._wrote_idle_at = float("-inf")
@@ -175,7 +175,7 @@ class Standstill:
         return self._due != self._shown
 
     def note_planned(self) -> None:
-        """Record that a micro-batch is planned, whose progress shows the state."""
+        """Record that the progress of a planned micro-batch shows the current state."""
         self._shown = self._due
 
     @property

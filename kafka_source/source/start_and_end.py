@@ -71,7 +71,7 @@ def resolve_batch(
         DataLossError: `failOnDataLoss` is set and a checked start lies outside the log, or the log ends before an
             ending offset that the options give as a number.
         OptionError: A JSON option does not name exactly the partitions of the subscription.
-        InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond its end.
+        InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond the end.
     """
     # Topics may have been added while the members joined.
     subscribed = {*subscribed, *partitions}
@@ -119,7 +119,7 @@ def look_up(
         cluster: Looks the offsets up.
         options: The query's options.
         bounds: The bounds. A time after the last record resolves to the latest offset.
-        matches: Whether `startingOffsetsByTimestampStrategy` applies, which can make such a time an error.
+        matches: Whether `startingOffsetsByTimestampStrategy` can make a time after the last record an error.
 
     Raises:
         InvalidConfigurationError: A time has no record.

@@ -229,7 +229,7 @@ class Trigger:
         """Commit the offsets before `start`, rejoin if a rebalance is due, and return the partitions to read.
 
         Returns:
-            The scope, and the partitions of topics that were created again, which the group has not assigned yet.
+            The scope, and the partitions that the group has not assigned yet, because their topics were created again.
         """
         known = self._without_lost_topics(start)
         if self._resolver.is_compared:

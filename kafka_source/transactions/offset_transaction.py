@@ -68,7 +68,7 @@ class GroupOffsets:
 
 
 async def commits_by_id(client: KafkaClient, transactional_id: str, group: str, deadline: Deadline) -> bool:
-    """Return whether both coordinators have KIP-890's second protocol with topic ids, in which offsets are committed.
+    """Return whether both coordinators have KIP-890's second protocol and topic ids, so that commits can use topic ids.
 
     Raises:
         RetriableError: A coordinator was not reached before the deadline.

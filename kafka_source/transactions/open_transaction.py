@@ -94,7 +94,7 @@ async def initialise(
         deadline: The time limit for all tries.
         ended: The id's last transaction that the caller knows. If the id has a later transaction now, the id is not
             taken, and `is_gone` is true of the error (KIP-360); the coordinator aborts the later transaction if it is
-            open. If it is the next transaction and not open, the response has its epoch, as for a repeated request.
+            open. If the next transaction is the last and is not open, the response has its epoch, as for a repetition.
         once: Do not repeat an unanswered request. The coordinator may handle the unanswered request at any later time,
             and would then end the transaction of the repeated request.
 
@@ -161,7 +161,7 @@ async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[
 
     Args:
         ask: Sends the request.
-        is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; the request is sent again then.
+        is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; then the request is sent again.
         deadline: The time limit for all tries.
     """
     said = ""
@@ -211,7 +211,7 @@ async def end(
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
         if not transaction.second_protocol:
             return None
-        # The producer id is a new one if the epochs of the previous id are used up.
+        # The producer id is new if the epochs of the previous id are used up.
         return OpenTransaction(name, answer.producer_id, answer.producer_epoch)
 
     newest, oldest = (_SECOND_END_VERSION, _SECOND_END_VERSION) if transaction.second_protocol else (_END_VERSION, 0)

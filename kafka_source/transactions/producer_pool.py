@@ -99,7 +99,7 @@ class TransactionalProducers:
 
 
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
-    """Return the cause of the failed transaction if `error` only follows from it, else `error`; no callback calls this.
+    """Return the cause of the failed transaction if `error` only follows from it, else `error`; not for callbacks.
 
     librdkafka keeps the cause until the transaction is aborted, and raises it when another transaction begins.
     """

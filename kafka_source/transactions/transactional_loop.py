@@ -92,7 +92,7 @@ class Transaction:
 
         Raises:
             FencedError: The member is not, or no longer, in this generation of the group.
-            KafkaGroupError: The offsets were not committed for another reason.
+            KafkaGroupError: Another error has prevented the commit of the offsets.
         """
         positions = [Position(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         self._call(
@@ -201,7 +201,7 @@ def run_transaction(
         timeout: Seconds for all attempts together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
         repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then the work is also
-            done again after a commit of unknown outcome and with a broken producer, but not with a fenced producer.
+            done again after a commit of unknown outcome or a failure of the producer, unless the producer was fenced.
 
     Returns:
         The result of the work in the committed attempt.

@@ -236,7 +236,7 @@ class BackgroundRejoiner:
             log.warning("group=%s: the batch gets no new credentials: %s", group, error)
 
     async def _rejoin(self, reason: Reason) -> GroupAssignment | None:
-        """Rejoin, however long the other members take; return None if that fails."""
+        """Rejoin, however long the other members take; return None if the rejoin fails."""
         log.info("rejoin group=%s reason=%r", self._settings.group, reason.text)
         while True:
             try:

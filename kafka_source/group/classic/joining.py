@@ -172,8 +172,8 @@ class JoinRounds:
                 reason = cause = again
                 if not any(slot.leading or slot.hands_over for slot in self._slots):
                     # The coordinator starts no rebalance if a follower rejoins with unchanged metadata, so leave first.
-                    # With cooperative assignors do not leave, because the metadata contain the generation, so they have
-                    # changed, and a partition without an owner may be on its way to this query.
+                    # With cooperative assignors do not leave, because the metadata have changed with the generation,
+                    # and a partition without an owner may be on its way to this query.
                     await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))
@@ -361,8 +361,8 @@ class JoinRounds:
         unowned = unowned_partitions(snapshot.for_assignor(frozenset(topics)), held.values()) if hands_over else []
         if not unowned:
             return None
-        # A member that releases partitions rejoins in a second phase. If it has died since and returns within its
-        # session, it gets its assignment without these partitions, so this query requests the second phase.
+        # A member that releases partitions rejoins in a second phase. If such a member died and returns within its
+        # session, its assignment lacks these partitions, so this query requests the second phase.
         await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
         return Reason(RebalanceCause.START, f"{format_partitions(unowned)} is assigned to no member")
 

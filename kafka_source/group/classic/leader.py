@@ -380,7 +380,7 @@ def read_by_members(
 
     Args:
         described: The coordinator's description.
-        own: By member id, the partitions that this query's slots know that they have.
+        own: By member id, the partitions of this query's slots, by the slots' own state.
     """
     if described.state != STABLE or not own.keys() <= {one.member.member_id for one in described.members}:
         return None

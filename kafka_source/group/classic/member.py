@@ -89,7 +89,7 @@ class Joined:
         member_id: This member's id.
         generation: The group's new generation.
         protocol: The protocol that the group chose; for consumers the assignor.
-        leader: The leader's member id; "" in a group of the consumer protocol (KIP-848), in which the brokers assign.
+        leader: The leader's member id; "" if the brokers assign the group's partitions (consumer protocol, KIP-848).
         members: All members if this member is the leader, else empty.
         skip_assignment: Whether a static leader has returned and the assignment stays as it is, so that the leader must
             not compute a new assignment (KIP-814).
@@ -231,7 +231,7 @@ class Member:
         )
         asked = self.status
         answer = await to_coordinator(self._client, GROUP, self.settings.group, request, deadline)
-        # If the member has rejoined since, the response belongs to the previous generation and is ignored.
+        # If the member has rejoined since the request, the response is of the previous generation and is ignored.
         if (asked.member_id, asked.generation) == (self.status.member_id, self.status.generation):
             return self.handle_error(answer.error_code)
         return Step(self.status, Action.WORK)
@@ -383,8 +383,8 @@ class Member:
             return code
         holder = described.member_id_of(self.settings.instance_id)
         if holder is None:
-            # A coordinator describes only replicated state. After it has loaded the group, the description may be older
-            # than the state by which it has refused the request, so the request is sent again.
+            # A coordinator describes only replicated state. After a load of the group the description may be older than
+            # the state by which the coordinator has refused the request, so the request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
             # The holder is a previous process, whose session had ended at the previous coordinator and ends here too,

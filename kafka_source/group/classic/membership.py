@@ -301,7 +301,7 @@ class ClassicMembership(Membership):
         return frozenset(member.instance_id or member.member_id for member in leader.members)
 
     async def _look_for_unread(self) -> tuple[Look | None, int]:
-        """Describe the group for `UnreadWatch`, unless the group's leader is another query, which describes it."""
+        """Describe the group for `UnreadWatch`; do nothing if another query leads the group, and so describes it."""
         joined, generation = self._slots[0].member.joined, self._slots[0].generation
         if joined is None or self._slots[0].has_copies:
             return None, 0

@@ -9,12 +9,12 @@ ends. The program commits the offsets, each with a mark in its metadata (`model.
 finds a mark that it has not followed continues at the group's offset, even if its checkpoint has another offset.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
-consumer of the new protocol joins it ("converted"), and a classic group again when the last such consumer leaves. While
-it is converted, a broker accepts classic members. Its answer to JoinGroup has no leader, and has the member's own first
-strategy. No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
+consumer of the new protocol joins it ("converted"), and a classic group again when the last such consumer leaves. A
+converted group accepts classic members. The answer to JoinGroup has no leader, and has the member's own first strategy.
+No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
 
-**Groups of other kinds** (share, streams, connect and others). A coordinator refuses a consumer that joins such a group
-with the same error as a consumer without a common assignor.
+**Groups of other kinds** (share, streams, connect and others). To a consumer that joins such a group a coordinator
+returns the same error as to a consumer without a common assignor.
 """
 
 from __future__ import annotations

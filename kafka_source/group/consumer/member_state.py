@@ -9,8 +9,8 @@
     any state        leave                              -> LEFT
 
 The only request is ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now (`target`). The
-member's own partitions (`owned`) follow when the query is ready: it takes new partitions, and releases partitions that
-the target lacks after the commit of its micro-batch. A heartbeat lists the member's partitions. The coordinator then
+member's own partitions (`owned`) follow when the query is ready: it takes new partitions and, after the commit of its
+micro-batch, releases partitions that the target lacks. A heartbeat lists the member's partitions. The coordinator then
 gives released partitions to other members, and gives the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:

@@ -121,8 +121,8 @@ class ConsumerSlot:
 
         Args:
             names: The topics' names by id. Partitions of other topics are taken later.
-            in_flight: The partitions of the batch in flight. While the slot has to release some of them, it keeps all
-                its partitions, and the coordinator waits until all are released.
+            in_flight: The partitions of the batch in flight. While the slot has to release such a partition, it keeps
+                all its partitions, and the coordinator waits until all are released.
         """
         member = self.member
         if self.settled:

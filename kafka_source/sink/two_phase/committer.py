@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffsets, ...]]]
-"""Returns offsets of groups with current credentials, after a refusal of the previous credentials with this error."""
+"""Returns offsets of groups with current credentials, after the previous credentials were refused with this error."""
 
 # Writing the decision takes milliseconds, and readers of the groups' offsets wait for the decision's transaction. This
 # driver stops its attempts before the coordinator aborts the transaction, because the abort raises the epoch.
@@ -212,8 +212,8 @@ class TwoPhaseCommit:
             epoch: From `begin` of this batch.
             batch: The prepared transactions.
             deadline: Limit for the whole call.
-            renew: Returns the sources' offsets with other credentials, after their group has refused these generations
-                and member ids with the error, or raises the error. None: a refusal ends the batch with the error.
+            renew: Returns the sources' offsets with other credentials, given the group's error and the generations and
+                member ids that it refuses, or raises the error. None: a refusal ends the batch with the error.
 
         Raises:
             LostTransactionsError: A transaction exceeded kafka.transaction.timeout.ms, or another query uses the
@@ -249,7 +249,7 @@ class TwoPhaseCommit:
                     raise
                 refused |= used
                 sources = await renew(error, refused)
-            # One epoch serves one transaction. This raises an error if another driver has begun a batch since.
+            # One epoch serves one transaction. This raises an error if another driver has begun a batch later.
             epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
             prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")
@@ -344,12 +344,12 @@ class TwoPhaseCommit:
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
     async def _is_current(self, driver: OpenTransaction, deadline: Deadline) -> bool:
-        """Return whether `{prefix}-driver` still has this epoch, so that no other driver has begun a batch since."""
+        """Return whether `{prefix}-driver` still has this epoch, so that no other driver has begun a later batch."""
         now = await describe(self._client, driver.transactional_id, deadline)
         return now.transaction == driver
 
     async def _check_not_replaced(self, driver: OpenTransaction, deadline: Deadline) -> None:
-        """Raise an error if another driver has begun a batch since.
+        """Raise an error if another driver has begun a batch after this driver.
 
         The other driver has committed the transactions of the last decision, and its tasks have initialised their ids
         again, so this driver cannot distinguish committed from lost transactions. The other driver reports a loss.
