@@ -89,7 +89,7 @@ class AsMembers(KeptOffsets):
 
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
-        # Take the transactional id in each generation, because another member may have taken the id after the last.
+        # Take the transactional id in each generation, because another member may take the id between two generations.
         commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
         self.close()
         self._committer = (

@@ -101,7 +101,7 @@ class Offsets:
 
 
 class KeptOffsets(Offsets, ABC):
-    """The part that commits with members and commits without members have in common."""
+    """The common base class of `AsMembers` and `WithoutMembers`."""
 
     def __init__(self, policy: CommitPolicy, known: ReadPositions) -> None:
         self.keeps = policy.keeps

@@ -250,7 +250,7 @@ class RebalanceLog:
         ended.asking = asyncio.ensure_future(self._ask(ended))
 
     def finish(self) -> None:
-        """Log the pending rebalance without the names of its members."""
+        """Log the pending rebalance, without the names of the members."""
         if self._open is not None:
             if self._open.asking is not None:
                 self._open.asking.cancel()

@@ -97,7 +97,7 @@ class Siblings:
         self._waiting += 1
         self._asked.set()
         try:
-            # At the end of the loop Python 3.11 would log a task that is cancelled as an error of its callback.
+            # At the end of the loop Python 3.11 would log a cancelled task as an error of the task's callback.
             with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.CancelledError):
                 await reader.read(1)
         finally:

@@ -33,7 +33,7 @@ class Patience(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """An attempt of a trigger that has to be made again.
+    """An attempt that a trigger has to make again.
 
     Attributes:
         error: The error with which the query ends when the patience is over.
@@ -45,7 +45,7 @@ class Again:
 
     @classmethod
     def after(cls, error: RefreshRetriableError) -> Again:
-        """Return the next attempt of a trigger in which a lookup has failed with this error."""
+        """Return the next attempt after a lookup of the trigger has failed with this error."""
         if isinstance(error, NoLeaderError):
             return cls(error, Patience.LEADERS)
         return cls(error, Patience.MEMBERS if isinstance(error, SlotsRemovedError) else Patience.TOPICS)

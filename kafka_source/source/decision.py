@@ -264,7 +264,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     # At the lower offset records may be read twice, but no record is left out. Where the group's offset matches the
     # output, no record may be written twice.
     others = () if rules.is_output or known.other is None else (known.other,)
-    # The tasks detect a position before the first offset without another request.
+    # Without another request, the tasks detect a position before the first offset.
     to = position if position < first else min((end, *others))
     return _move(settled, to, loss, log, rules)
 

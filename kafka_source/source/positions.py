@@ -152,7 +152,7 @@ class Positions:
         ends: Mapping[TopicPartition, int],
         leaders: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return the known leader epochs of the ends of a micro-batch.
+        """Return, for each end of a micro-batch, the leader epoch, if it is known.
 
         A partition without new records keeps its epoch, so that an election alone changes no offset of a checkpoint.
 

@@ -189,7 +189,7 @@ class Standstill:
         return self._stop is not None and self._stop == self._due == self._shown
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Return whether the group is stopped, and the query has read up to its boundaries, even without a commit."""
+        """Return whether the group is stopped and the query has read up to the boundaries, committed or not."""
         return self._stop is not None and has_reached(self._stop, positions)
 
     def _is_at_rest(self, positions: Mapping[TopicPartition, int]) -> bool:

@@ -313,7 +313,7 @@ class Trigger:
             self._owner.offsets.commit(self._positions.current_ends(end), has_looked=has_looked)
 
     def offsets_of_member(self, end: StreamOffset) -> GroupOffsets:
-        """Return the offsets with which a transaction commits everything before `end` as this stream's member.
+        """Return the offsets, with this stream's member, for a transaction that commits everything before `end`.
 
         Raises:
             FencedError: The group has removed this member.
@@ -355,7 +355,7 @@ class Trigger:
         return self._standstill.has_stopped and self._owner.has_joined
 
     def has_reached_stop(self, read: StreamOffset) -> bool:
-        """Return whether the group is stopped, and the positions are at the boundaries, even without a commit."""
+        """Return whether the group is stopped and the positions are at the boundaries, committed or not."""
         return self._standstill.ends(read.ends)
 
     def finished(self, end: StreamOffset) -> None:

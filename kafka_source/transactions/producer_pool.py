@@ -23,7 +23,7 @@ from kafka_source.runtime.deadline import Deadline
 
 log = logging.getLogger(__name__)
 
-# Errors of records that were dropped with their transaction, and of calls after its end.
+# Errors of records that were dropped with their transaction, and of calls after the transaction's end.
 _CONSEQUENCES = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 _TRANSACTION_LOG = "__transaction_state"
 # librdkafka opens three connections in sequence and backs off before the second and third. With this setting that takes

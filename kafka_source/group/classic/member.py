@@ -28,7 +28,7 @@ from kafka_source.kafka_client.messages.group import HeartbeatRequest, JoinGroup
 def refusal(
     code: int, what: str, *, group: str, instance_id: str | None, protocols: tuple[str, ...], session_timeout_ms: int
 ) -> KafkaGroupError:
-    """Return the error to raise for an error code after which a member stops.
+    """Return the error of a member that stops because of this error code.
 
     Args:
         code: Kafka's error code.

@@ -13,7 +13,7 @@ consumer of the new protocol joins it ("converted"), and a classic group again w
 converted group accepts classic members. The answer to JoinGroup has no leader, and has the member's own first strategy.
 No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
 
-**Groups of other kinds** (share, streams, connect and others). To a consumer that joins such a group a coordinator
+**Groups of other kinds** (share, streams, connect and others). To a consumer that joins such a group, a coordinator
 returns the same error as to a consumer without a common assignor.
 """
 

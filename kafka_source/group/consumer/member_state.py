@@ -210,12 +210,12 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
 
 
 def unanswered(member: Member) -> Member:
-    """Return the member after a heartbeat without a response, on which the coordinator may have acted."""
+    """Return the member after an unanswered heartbeat, on which the coordinator may have acted."""
     return replace(member, failures=member.failures + 1, unanswered_epoch=member.epoch)
 
 
 def ask_again(member: Member) -> Member:
-    """Return the member that sends all fields, as after a heartbeat without an answer, to get its whole assignment."""
+    """Return the member; its heartbeats have all fields, as after an unanswered one, to get its whole assignment."""
     return replace(member, unanswered_epoch=member.epoch)
 
 

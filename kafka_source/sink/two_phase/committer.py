@@ -264,7 +264,7 @@ class TwoPhaseCommit:
         )
 
     async def accept_loss(self, epoch: DriverEpoch, deadline: Deadline) -> None:
-        """Record the last decision as finished without the records of its lost transactions."""
+        """Record the last decision as finished, although the records of its lost transactions are missing."""
         if epoch.lost and epoch.last is not None:
             await self._ledger.record_finished(epoch.finished, epoch.last, deadline)
 

@@ -24,7 +24,7 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import EMPTY, FENCED_TIMEOUT_MS, ONGOING, describe
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise, is_gone
 
-# The time limit of a task's requests to the coordinators of its own and its driver's transactions.
+# The time limit of a task's requests about its own transaction and about the driver's transaction.
 _COORDINATOR_SECONDS = 60.0
 
 IDS_OF_TASK = 7
@@ -35,7 +35,7 @@ a producer id, so the turns continue in order when the next producer id begins w
 
 @dataclass(frozen=True, slots=True)
 class SinkTask:
-    """One attempt of a task of an exactly-once sink.
+    """One attempt of an exactly-once sink's task.
 
     Attributes:
         prefix: The sink's `transactional.id.prefix`.
@@ -124,7 +124,7 @@ def prepare(
 def _initialised(
     settings: Settings, task: SinkTask, epoch: DriverEpoch, engine: str
 ) -> tuple[str, TransactionalDelivery]:
-    """Return a transactional id of this attempt alone, and a delivery in the id's next transaction."""
+    """Return a transactional id that only this attempt has, and a delivery in the id's next transaction."""
     client = cached_client(settings)
 
     def attempt() -> tuple[str, TransactionalDelivery]:
@@ -218,7 +218,7 @@ def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count
     found = client.run(describe(client, name, _deadline()))
     if found.transaction != opened:
         # The acknowledged records were in a transaction that is aborted. The newest transaction is of another process,
-        # perhaps of an abandoned attempt of this task that still runs.
+        # which may be an abandoned attempt of this task.
         raise FencedError(
             f"Another process has initialised {name} while this task wrote: epoch "
             f"{found.transaction.epoch} of producer id {found.transaction.producer_id} instead of epoch {opened.epoch} "
