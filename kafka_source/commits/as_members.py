@@ -1,7 +1,7 @@
 """The offsets of a group whose members are a query's slots: the driver commits as these members.
 
 Before its first commit in a generation the driver compares offsets, because other members may have read on, or rewound
-the group. The driver repairs what a late commit without a transaction has set back (`late_commits`).
+the group. If a late commit without a transaction has set the group back, the driver commits again (`late_commits`).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class _CommittingTask(AttachedTask):
         """Commit the ends of the task's ranges, except in topics that were deleted or created again since the plan.
 
         Raises:
-            DataLossError: There are such topics, and `failOnDataLoss` is set.
+            DataLossError: A topic was deleted or created again, and `failOnDataLoss` is set.
         """
         spans = {r.topic_partition: Span(r.start, r.end, 0) for r in self._ranges}
         for session in self._sessions() if spans else ():

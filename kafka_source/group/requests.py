@@ -359,7 +359,7 @@ async def _fetch(
         ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
         found = await _ask(client, group, numbers, ids, deadline, stable=stable)
         if found.unknown:
-            # The topics were deleted, created again, or are too new. The next attempt has the current ids.
+            # The topics were deleted or created again, or are too new. The next attempt has the current ids.
             await client.metadata(found.unknown, deadline)
             raise _unknown_ids(group, found.unknown)
         return found.offsets

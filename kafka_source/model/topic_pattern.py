@@ -47,7 +47,7 @@ def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
         seconds: The processor time for all texts, and for the start of the process (some hundredths of a second).
 
     Raises:
-        SearchTooLong: The search takes longer; the error names the text.
+        SearchTooLong: The search takes longer than `seconds`; the error names the text.
         OSError: No process can be started.
     """
     done = subprocess.run(

@@ -68,8 +68,8 @@ class MicroBatches(Trigger):
 
         A replay after a restart reads the same ranges in the same input partitions, with four exceptions: topics that
         were deleted or created again; with `commit=sink` records that other members have read since; with `commit=sink`
-        or `commit=task` partitions that were rewound since; with `commit=task` input partitions of changed slots. `end`
-        is an offset of Spark's own source if the query was moved before it had finished a planned batch.
+        or `commit=task` partitions that were rewound since; with `commit=task` slots that have changed. `end` is an
+        offset of Spark's own source if the query was moved before it had finished a planned batch.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.

@@ -73,7 +73,7 @@ def rate_limit(
 def _share(max_offsets: int, size: int, total: int) -> int:
     if size == 0:
         return 0
-    # In floating point and in this order, so that shares have Spark's rounding errors.
+    # Compute in floating point and in this order, so that shares have Spark's rounding errors.
     share = max_offsets * (size / total)
     return min(size, math.ceil(share) if share < 1 else math.floor(share))
 

@@ -281,7 +281,7 @@ def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, 
     Where the group's coordinator compares the topics' ids in the commit, no other request is needed.
 
     Raises:
-        DataLossError: There are such topics, and `failOnDataLoss` is set; nothing is committed.
+        DataLossError: A topic was deleted or created again, and `failOnDataLoss` is set; nothing is committed.
         KafkaGroupError: As `commit`.
     """
     try:
@@ -300,7 +300,7 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
     that it does not know yet. So metadata are requested; see docs/design/transactions.md.
 
     Raises:
-        DataLossError: There are such topics, and `failOnDataLoss` is set.
+        DataLossError: A topic was deleted or created again, and `failOnDataLoss` is set.
     """
     if not read.partitions:
         return read

@@ -89,7 +89,7 @@ class Slot:
         return assignor is None or assignor.redundant
 
     def assignor(self, name: str) -> Assignor:
-        """Return this slot's assignor of the name that the group chose."""
+        """Return this slot's assignor with the name that the group chose."""
         return self._assignors[name]
 
     def record_throughput(self, measures: Measures) -> None:

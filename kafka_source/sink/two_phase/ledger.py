@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 # Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The number of parts precedes the first part.
 _PART_CHARACTERS = 4090
 
-# Far more than a cluster can have, so that a text that is no decision does not occupy the driver's memory.
+# Far more partitions than a cluster has, so that a text that is no decision does not occupy the driver's memory.
 _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
 # Deletion of this many topics between a decision and its end is unlikely, and each topic costs a copy of the text.
