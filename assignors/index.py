@@ -54,11 +54,7 @@ class PartitionIndex:
         if not numbers:
             return []
         if topics != self._last[0] and all(map(self.counts.__contains__, topics)):
-            self._last = (
-                topics,
-                list(map(self.start.__getitem__, topics)),
-                list(map(self.counts.__getitem__, topics)),
-            )
+            self._last = (topics, list(map(self.start.__getitem__, topics)), list(map(self.counts.__getitem__, topics)))
         if topics == self._last[0] and min(numbers) >= 0 and all(map(gt, self._last[2], numbers)):
             return list(map(add, self._last[1], numbers))
         start, counts = self.start, self.counts

@@ -15,13 +15,7 @@ from kafka.coordinator.assignors.abstract import RebalanceProtocol as KafkaPytho
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from assignors.interface import Assignor, RebalanceProtocol, load
-from assignors.model import (
-    NO_GENERATION,
-    Assignment,
-    ClusterMetadata,
-    Subscription,
-    TopicPartition,
-)
+from assignors.model import NO_GENERATION, Assignment, ClusterMetadata, Subscription, TopicPartition
 from assignors.wire import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 
 __all__ = ["KafkaPythonAssignor", "for_kafka_python"]

@@ -15,23 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assignors.interface import Assignor, RebalanceProtocol
-from assignors.model import (
-    NO_GENERATION,
-    Assignment,
-    ClusterMetadata,
-    GroupSubscription,
-    Subscription,
-    TopicPartition,
-)
+from assignors.model import NO_GENERATION, Assignment, ClusterMetadata, GroupSubscription, Subscription, TopicPartition
 
 if TYPE_CHECKING:
     from hypothesis import strategies
 
-__all__ = [
-    "Figures",
-    "check_assignor",
-    "measure",
-]
+__all__ = ["Figures", "check_assignor", "measure"]
 
 FOLLOW_UPS = 4
 """The number of follow-up rebalances after which a cooperative group must be stable (the limit of Java's own tests)."""

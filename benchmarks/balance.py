@@ -20,16 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-from assignors import (
-    Assignment,
-    Assignor,
-    ClusterMetadata,
-    Measures,
-    PartitionWork,
-    Subscription,
-    TopicPartition,
-    load,
-)
+from assignors import Assignment, Assignor, ClusterMetadata, Measures, PartitionWork, Subscription, TopicPartition, load
 from assignors.lag_balanced import AVERAGED_BATCHES, BATCH_NOISE
 from benchmarks._command import begin, parser_of
 from kafka_source.group.classic.balance import RebalanceBackoff

@@ -201,12 +201,7 @@ class NotVisibleError(ApplicationRecoverableError):
     """
 
     def __init__(
-        self,
-        *,
-        batch: int,
-        partitions: Iterable[TopicPartition],
-        missing: Mapping[TopicPartition, str],
-        seconds: float,
+        self, *, batch: int, partitions: Iterable[TopicPartition], missing: Mapping[TopicPartition, str], seconds: float
     ) -> None:
         self.batch, self.partitions = batch, tuple(partitions)
         where = ", ".join(
@@ -273,9 +268,7 @@ class DataLossError(ApplicationRecoverableError):
         problem = problem or "the partition no longer exists"
         super().__init__(
             _sentences(
-                sentence or f"{topic}-{partition} cannot be read from offset {planned}: {problem}",
-                reason,
-                advice,
+                sentence or f"{topic}-{partition} cannot be read from offset {planned}: {problem}", reason, advice
             ),
             condition=f"KAFKA_DATA_LOSS.{condition}",
         )
@@ -514,13 +507,7 @@ _SPECIFIC: dict[int, type[KafkaGroupError]] = {
         ),
         UnknownTopicError,
     ),
-    **dict.fromkeys(
-        (
-            ErrorCode.LOCAL_ALL_BROKERS_DOWN,
-            ErrorCode.LOCAL_RESOLVE,
-        ),
-        BootstrapError,
-    ),
+    **dict.fromkeys((ErrorCode.LOCAL_ALL_BROKERS_DOWN, ErrorCode.LOCAL_RESOLVE), BootstrapError),
 }
 
 

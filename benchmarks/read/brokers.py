@@ -30,8 +30,5 @@ def measure(spark: SparkSession, one_broker: str, load: Load, rounds: int) -> Fi
             for source in (sources.JVM, sources.TUNED, sources.NATIVE)
         }
         three, one = (f"{sources.NATIVE}, {where}" for where in ("3 brokers", "1 broker"))
-        comparisons = (
-            Comparison(three, f"{sources.TUNED}, 3 brokers"),
-            Comparison(three, one, _NOT_SLOWER),
-        )
+        comparisons = (Comparison(three, f"{sources.TUNED}, 3 brokers"), Comparison(three, one, _NOT_SLOWER))
         return in_turns(Figures(NAME, comparisons=comparisons), contestants, rounds)

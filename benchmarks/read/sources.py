@@ -40,11 +40,7 @@ FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 def session(
-    cores: int = 2,
-    *,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    jars: Sequence[str] = PEER,
+    cores: int = 2, *, master: str | None = None, conf: Mapping[str, str] | None = None, jars: Sequence[str] = PEER
 ) -> SparkSession:
     """Return a Spark session in which all sources can be used.
 

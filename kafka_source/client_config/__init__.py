@@ -7,11 +7,4 @@ contains these secrets in plain text for the client; use `hidden` to show the di
 from kafka_source.client_config.librdkafka import librdkafka_config
 from kafka_source.client_config.settings import DEFAULT_CLIENT_ID, HIDDEN, Settings, hidden, is_secret
 
-__all__ = [
-    "DEFAULT_CLIENT_ID",
-    "HIDDEN",
-    "Settings",
-    "hidden",
-    "is_secret",
-    "librdkafka_config",
-]
+__all__ = ["DEFAULT_CLIENT_ID", "HIDDEN", "Settings", "hidden", "is_secret", "librdkafka_config"]

@@ -118,25 +118,12 @@ def _passed(
     return JavaSetting(name, roles, kind, native, how, does, minimum, words, rdkafka or name)
 
 
-def _unused(
-    name: str,
-    roles: Role,
-    kind: Type,
-    does: str,
-    *,
-    minimum: int | None = None,
-) -> JavaSetting:
+def _unused(name: str, roles: Role, kind: Type, does: str, *, minimum: int | None = None) -> JavaSetting:
     return JavaSetting(name, roles, kind, Handling.UNUSED, Handling.UNUSED, does, minimum)
 
 
 def _refused(
-    name: str,
-    roles: Role,
-    kind: Type,
-    does: str,
-    *,
-    minimum: int | None = None,
-    harmless: tuple[str, ...] = (),
+    name: str, roles: Role, kind: Type, does: str, *, minimum: int | None = None, harmless: tuple[str, ...] = ()
 ) -> JavaSetting:
     how = Handling.REFUSED
     return JavaSetting(name, roles, kind, how, how, does, minimum, refused_for=roles, harmless=harmless)
@@ -158,12 +145,7 @@ _CONNECTIONS = (
         words=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
     ),
     _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose to it"),
-    _passed(
-        "client.rack",
-        _C,
-        _STRING,
-        "`env:NAME`: the environment variable NAME of each process",
-    ),
+    _passed("client.rack", _C, _STRING, "`env:NAME`: the environment variable NAME of each process"),
     _passed(
         "connections.max.idle.ms",
         _ALL,
@@ -337,12 +319,7 @@ _PRODUCE = (
 _SSL = (
     _honoured("security.protocol", _ALL, _STRING),
     _honoured("ssl.cipher.suites", _ALL, _LIST, "in the names of OpenSSL"),
-    _honoured(
-        "ssl.enabled.protocols",
-        _ALL,
-        _LIST,
-        "TLSv1.2 and TLSv1.3; a single version needs the native engine",
-    ),
+    _honoured("ssl.enabled.protocols", _ALL, _LIST, "TLSv1.2 and TLSv1.3; a single version needs the native engine"),
     _honoured("ssl.endpoint.identification.algorithm", _ALL, _STRING),
     _honoured("ssl.key.password", _ALL, _SECRET),
     _honoured("ssl.keystore.certificate.chain", _ALL, _SECRET),

@@ -65,9 +65,7 @@ async def list_offsets(
                 name=topic,
                 partitions=[
                     topic_type.ListOffsetsPartition(
-                        partition_index=number,
-                        current_leader_epoch=-1,
-                        timestamp=times[TopicPartition(topic, number)],
+                        partition_index=number, current_leader_epoch=-1, timestamp=times[TopicPartition(topic, number)]
                     )
                     for number in numbers
                 ],

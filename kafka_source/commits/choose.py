@@ -21,12 +21,7 @@ class Caller(Enum):
     PROGRAM = "kafkagroup.arrow.consume"
 
 
-_OF_STREAM: dict[str | None, type[CommitPolicy]] = {
-    None: ByDriver,
-    "batch": ByDriver,
-    "task": ByTasks,
-    "sink": BySink,
-}
+_OF_STREAM: dict[str | None, type[CommitPolicy]] = {None: ByDriver, "batch": ByDriver, "task": ByTasks, "sink": BySink}
 _OF_BATCH: dict[str | None, type[CommitPolicy]] = {None: CommitPolicy, "none": CommitPolicy, "task": ByTasks}
 
 

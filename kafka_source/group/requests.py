@@ -578,11 +578,7 @@ _ASK_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_
 
 
 async def leave_group(
-    client: KafkaClient,
-    group: str,
-    members: Sequence[tuple[str, str | None]],
-    reason: str,
-    deadline: Deadline,
+    client: KafkaClient, group: str, members: Sequence[tuple[str, str | None]], reason: str, deadline: Deadline
 ) -> None:
     """Leave a group with several members in one request, so that the group rebalances once.
 

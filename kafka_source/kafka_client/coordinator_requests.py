@@ -171,12 +171,7 @@ def topic_ids_to_commit(offsets: Mapping[TopicPartition, CommitOffset]) -> dict[
 
 
 def check_commits(
-    client: KafkaClient,
-    group: str,
-    outcomes: Iterable[tuple[str, int]],
-    failed: str,
-    *,
-    skip_unknown: bool,
+    client: KafkaClient, group: str, outcomes: Iterable[tuple[str, int]], failed: str, *, skip_unknown: bool
 ) -> list[str]:
     """Raise the error of the first refused partition, and return the partitions of unknown topics.
 

@@ -12,13 +12,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from kafka_source.client_config.servers import Endpoint
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import (
-    AuthenticationError,
-    KafkaGroupError,
-    RefreshRetriableError,
-    code_name,
-    error_for_code,
-)
+from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, code_name, error_for_code
 from kafka_source.kafka_client.messages import ApiVersions, Request
 from kafka_source.kafka_client.messages.cluster import ApiVersionsRequest
 from kafka_source.kafka_client.messages.login import SaslAuthenticateRequest, SaslHandshakeRequest

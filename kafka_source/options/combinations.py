@@ -102,11 +102,7 @@ _ASSIGN = {"assign": '{"orders":[0]}'}
 
 @READS.refuses({"subscribe": "orders", **_ASSIGN})
 def _check_topics(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
-    named = {
-        "assign": options.assign,
-        "subscribe": options.subscribe,
-        "subscribePattern": options.subscribe_pattern,
-    }
+    named = {"assign": options.assign, "subscribe": options.subscribe, "subscribePattern": options.subscribe_pattern}
     chosen = " and ".join(name for name, value in named.items() if value is not None)
     if " and " in chosen:
         which = "Only one of the following options can be specified for Kafka source"

@@ -10,11 +10,7 @@ from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.catalog import ReadOptions, SinkOptions
 from kafka_source.options.combinations import Table
 from kafka_source.options.declaration import Where, declared_in
-from kafka_source.options.kinds import (
-    DECODED_FORMATS,
-    FRAMINGS_OF,
-    FRAMINGS_OF_SINKS,
-)
+from kafka_source.options.kinds import DECODED_FORMATS, FRAMINGS_OF, FRAMINGS_OF_SINKS
 from kafka_source.options.values import REGISTRY_PREFIX, ColumnOptions, ValueOptions
 
 DECODING = Table[ReadOptions](Where.STREAM)

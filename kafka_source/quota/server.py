@@ -116,9 +116,7 @@ class StreamQuota:
             threading.Thread(target=self._write_report, args=(Path(quota.report),), daemon=True).start()
 
     def admit(
-        self,
-        starts: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Return the end offsets of the next micro-batch, so that the batch takes one window of the quota.
 

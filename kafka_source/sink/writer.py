@@ -26,10 +26,7 @@ from kafka_source.boundary import short_errors
 from kafka_source.client_config import hidden
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine, engine_of_tasks
-from kafka_source.errors import (
-    InvalidConfigurationError,
-    OptionError,
-)
+from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import SinkOptions, sink_options
 from kafka_source.produce.delivery import check_settings, check_topic, deliver, writes_native
 from kafka_source.produce.records import Records

@@ -288,11 +288,7 @@ class Alignment:
         return counted
 
     def _search(
-        self,
-        lows: Mapping[TopicPartition, int],
-        available: Mapping[TopicPartition, int],
-        until: int,
-        latest_ms: int,
+        self, lows: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int], until: int, latest_ms: int
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Record]]:
         """Return ends before which no record later than `until` is known; records are assumed to be in order."""
         found, later = dict(lows), {}
@@ -325,10 +321,7 @@ class Alignment:
         return found, later
 
     def _note_progress(
-        self,
-        holder: TopicPartition | None,
-        behind: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
+        self, holder: TopicPartition | None, behind: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
         """Leave out a partition that holds the others back without being read, although it has a leader."""
         if holder is None or holder not in behind or ends[holder] > behind[holder]:

@@ -173,12 +173,7 @@ class BatchReader(DataSourceReader):
         )
         inputs = plan(end) if options.in_group else mark_late_bounds(plan(end), bounds)
         committed = owner.offsets.committed(sorted(owned.slots)) if policy.right is not None else {}
-        factory = TaskFactory(
-            owner.credentials,
-            cluster.cluster_id(),
-            topics,
-            rewinds_in(committed),
-        )
+        factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics, rewinds_in(committed))
         planned = [_without_ids_if_unbound(factory.task(one)) for one in inputs]
         quota = QuotaSettings.of(options)
         if quota is None:

@@ -6,13 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    MapType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import OptionError

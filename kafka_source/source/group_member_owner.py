@@ -311,11 +311,4 @@ def owner_of(
     # The consumer protocol refuses the new process of a static slot until the session of the old process ends.
     static = static and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)
-    return GroupMemberOwner(
-        options,
-        policy,
-        selection,
-        group,
-        siblings=siblings,
-        positions=positions,
-    )
+    return GroupMemberOwner(options, policy, selection, group, siblings=siblings, positions=positions)

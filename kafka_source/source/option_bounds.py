@@ -173,8 +173,6 @@ def _starts_of_json(
         raise OptionError("startingOffsets", wanted, f"only topics that this query reads, which {unknown[0]} is not")
     named = {tp.topic for tp in partitions} & offsets.keys()
     flat = _exactly(
-        "startingOffsets",
-        {topic: offsets[topic] for topic in named},
-        [tp for tp in subscribed if tp.topic in named],
+        "startingOffsets", {topic: offsets[topic] for topic in named}, [tp for tp in subscribed if tp.topic in named]
     )
     return {tp: flat.get(tp, _SENTINELS[words.get(tp.topic, default)]) for tp in partitions}

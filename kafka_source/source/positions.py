@@ -12,13 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from assignors.model import TopicPartition
 from kafka_source.group.classic import strategies
-from kafka_source.model.commits import (
-    RENEW_SECONDS,
-    CommitOffset,
-    OffsetNote,
-    is_of_other_topic,
-    with_notes,
-)
+from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, OffsetNote, is_of_other_topic, with_notes
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import decision
 from kafka_source.source.decision import Decision, Known

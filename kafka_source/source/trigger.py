@@ -82,17 +82,10 @@ class Trigger:
             options, policy, self._cluster, self._selection, len(subscribed), siblings, positions, static=static
         )
         self._topics = TopicTracker(
-            TopicIds(self._cluster.topics, options.metadata_max_age_ms),
-            fail_on_data_loss=options.fail_on_data_loss,
+            TopicIds(self._cluster.topics, options.metadata_max_age_ms), fail_on_data_loss=options.fail_on_data_loss
         )
         self._resolver = PositionTracker(
-            options,
-            policy,
-            self._cluster,
-            self._owner,
-            subscribed,
-            positions,
-            self._topics.are_replaced,
+            options, policy, self._cluster, self._owner, subscribed, positions, self._topics.are_replaced
         )
         # A limit in bytes needs the sizes of records, and a limit in time needs the times at which tasks end. Tasks
         # report both, and the number of bad values, as with a quota.
@@ -102,9 +95,7 @@ class Trigger:
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
         target = options.target_trigger_duration
         self._figures = TaskFigures(
-            self._quota,
-            counts_bad=options.goes_on_after_bad_values,
-            target=None if target is None else target / 1000,
+            self._quota, counts_bad=options.goes_on_after_bad_values, target=None if target is None else target / 1000
         )
         self._admission = Admission(options, self._quota)
         self._alignment = alignment_of(options, self._cluster)

@@ -152,10 +152,7 @@ async def add_offsets(
 async def _add(client: KafkaClient, transaction: OpenTransaction, group: str, deadline: Deadline) -> None:
     name = transaction.transactional_id
     request = AddOffsetsToTxnRequest(
-        transactional_id=name,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        group_id=group,
+        transactional_id=name, producer_id=transaction.producer_id, producer_epoch=transaction.epoch, group_id=group
     )
 
     def read(answer: AddOffsetsToTxnResponse) -> None:

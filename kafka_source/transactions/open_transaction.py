@@ -193,10 +193,7 @@ async def end(
     name = transaction.transactional_id
     what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
     request = EndTxnRequest(
-        transactional_id=name,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        committed=commit,
+        transactional_id=name, producer_id=transaction.producer_id, producer_epoch=transaction.epoch, committed=commit
     )
     unknown = False
 

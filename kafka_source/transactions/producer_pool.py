@@ -44,12 +44,7 @@ class TransactionalProducers:
     """
 
     def __init__(
-        self,
-        config: Mapping[str, Any],
-        transactional_id: str,
-        *,
-        init_seconds: float = 60.0,
-        keep_warm: bool = True,
+        self, config: Mapping[str, Any], transactional_id: str, *, init_seconds: float = 60.0, keep_warm: bool = True
     ) -> None:
         self.transactional_id = transactional_id
         self._config = dict(config)

@@ -188,10 +188,7 @@ def registered(
 
 
 def _usable(
-    found: RegisteredSchema | Unusable,
-    message: str | None,
-    column: DecodedColumn,
-    value_format: ValueFormat | None,
+    found: RegisteredSchema | Unusable, message: str | None, column: DecodedColumn, value_format: ValueFormat | None
 ) -> ReaderSchema:
     if isinstance(found, RegisteredSchema):
         found = found.check(value_format or ("protobuf" if message is not None else found.kind))

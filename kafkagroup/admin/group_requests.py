@@ -53,10 +53,7 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
         return [
             # Brokers before 3.7 do not send the type, and brokers before 2.6 do not send the state.
             GroupSummary(
-                g.group_id,
-                (g.group_type or _UNKNOWN).lower(),
-                g.protocol_type,
-                g.group_state or _UNKNOWN.capitalize(),
+                g.group_id, (g.group_type or _UNKNOWN).lower(), g.protocol_type, g.group_state or _UNKNOWN.capitalize()
             )
             for g in answer.groups
         ]

@@ -185,12 +185,7 @@ class Groups:
     # ---- move
 
     def moves(
-        self,
-        group: str,
-        target: Target,
-        partitions: Collection[TopicPartition] = (),
-        *,
-        topics: Collection[str] = (),
+        self, group: str, target: Target, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
     ) -> Rows[Move]:
         """Return the offsets that a rewind to a target would set; change nothing.
 

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkagroup.cli.common import (
-    DRY_RUN,
-    OutputOption,
-    Yes,
-    emit,
-    exit_on_error,
-    note,
-)
+from kafkagroup.cli.common import DRY_RUN, OutputOption, Yes, emit, exit_on_error, note
 from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 

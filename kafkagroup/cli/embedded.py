@@ -22,8 +22,7 @@ def embedded(
     ] = None,
     registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry too.")] = False,
     security: Annotated[
-        str,
-        typer.Option("--security", metavar="PROTOCOL", help="PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL."),
+        str, typer.Option("--security", metavar="PROTOCOL", help="PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL.")
     ] = "PLAINTEXT",
     nodes: Annotated[int, typer.Option("--nodes", metavar="1|3", help="The number of brokers.")] = 1,
     data_dir: Annotated[

@@ -108,10 +108,7 @@ def show_group(
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate",
-            min=0.1,
-            metavar="SECONDS",
-            help="Also show each member's commit rate, sampled over SECONDS.",
+            "--rate", min=0.1, metavar="SECONDS", help="Also show each member's commit rate, sampled over SECONDS."
         ),
     ] = None,
     fail_above: FailAbove = None,

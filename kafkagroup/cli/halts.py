@@ -51,8 +51,7 @@ AtGroup = Annotated[
     str | None, typer.Option("--at-group", metavar="GROUP", help="At the committed offsets of another group.")
 ]
 Timeout = Annotated[
-    float,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the boundaries."),
+    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the boundaries.")
 ]
 
 

@@ -249,8 +249,7 @@ def delete_offsets(
         groups.describe(name)
         rows = groups.lag(name)
         shown = Rows(
-            PartitionLag,
-            (row for row in rows if selection.has(row.topic, row.partition) and row.committed is not None),
+            PartitionLag, (row for row in rows if selection.has(row.topic, row.partition) and row.committed is not None)
         )
         groups.delete_offsets(name, selection.partitions, topics=selection.topics, dry_run=not yes)
         emit(output, Listing("offsets", shown, f"group {name}", frozenset({"start", "lag"}), empty="There are none."))

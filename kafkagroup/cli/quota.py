@@ -9,14 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkagroup.cli.common import (
-    OutputOption,
-    Yes,
-    emit,
-    exit_on_error,
-    note_outcome,
-    print_json,
-)
+from kafkagroup.cli.common import OutputOption, Yes, emit, exit_on_error, note_outcome, print_json
 from kafkagroup.cli.output import Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @with_connection
 def topics(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TOPIC", show_default=False, help="Show these topics' partitions."),
+        list[str] | None, typer.Argument(metavar="TOPIC", show_default=False, help="Show these topics' partitions.")
     ] = None,
     connection: Connection = NO_OPTIONS,
     topic: Annotated[
@@ -256,8 +255,7 @@ def export(
         ),
     ] = None,
     end: Annotated[
-        str,
-        typer.Option("--until", metavar="POSITION", help="End before this position; latest: the current end."),
+        str, typer.Option("--until", metavar="POSITION", help="End before this position; latest: the current end.")
     ] = "latest",
     columns: Annotated[
         str | None,

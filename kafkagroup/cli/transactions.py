@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkagroup.cli.common import (
-    DRY_RUN,
-    OutputOption,
-    Yes,
-    emit,
-    exit_on_error,
-    note,
-)
+from kafkagroup.cli.common import DRY_RUN, OutputOption, Yes, emit, exit_on_error, note
 from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
@@ -40,11 +33,7 @@ _STEP_SECONDS = 60.0
 
 @transactions.command("list", short_help="List unfinished transactions.")
 @with_connection
-def list_them(
-    prefix: Prefix,
-    connection: Connection = NO_OPTIONS,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def list_them(prefix: Prefix, connection: Connection = NO_OPTIONS, output: OutputOption = Output.TABLE) -> None:
     """List a sink's open transactions: decided (the commit is not finished) and undecided."""
     with _sink(prefix, connection) as (client, phases):
         _show(output, prefix, *_decision_and_transactions(client, phases))
@@ -94,10 +83,7 @@ def commit(
 @transactions.command(short_help="Abort transactions without a commit decision.")
 @with_connection
 def abort(
-    prefix: Prefix,
-    connection: Connection = NO_OPTIONS,
-    yes: Yes = False,
-    output: OutputOption = Output.TABLE,
+    prefix: Prefix, connection: Connection = NO_OPTIONS, yes: Yes = False, output: OutputOption = Output.TABLE
 ) -> None:
     """Abort the open transactions without a decision, so that read_committed readers no longer wait for them.
 
@@ -124,8 +110,7 @@ def abort(
 def repair(
     prefix: Prefix,
     topic: Annotated[
-        list[str],
-        typer.Option("--topic", "-t", metavar="TOPIC", help="A topic of the sink. Can be repeated."),
+        list[str], typer.Option("--topic", "-t", metavar="TOPIC", help="A topic of the sink. Can be repeated.")
     ],
     connection: Connection = NO_OPTIONS,
     yes: Yes = False,

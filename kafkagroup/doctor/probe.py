@@ -18,13 +18,7 @@ from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import security_protocol
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import KafkaGroupError
-from kafka_source.kafka_client import (
-    Broker,
-    ConnectionSettings,
-    Endpoint,
-    decode_response,
-    encode_request,
-)
+from kafka_source.kafka_client import Broker, ConnectionSettings, Endpoint, decode_response, encode_request
 from kafka_source.kafka_client.addresses import connect_first
 from kafka_source.kafka_client.connection import explain_failure
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, FrameError, read_frame

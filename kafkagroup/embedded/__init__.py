@@ -25,8 +25,4 @@ from kafkagroup.embedded.security import Security
 from kafkagroup.embedded.tcp_proxy import CutConnection as CutConnection, Frame as Frame, TcpProxy as TcpProxy
 from kafkagroup.embedded.tools import class_path as class_path, java_command as java_command, run_java as run_java
 
-__all__ = [
-    "EmbeddedKafka",
-    "EmbeddedKafkaError",
-    "Security",
-]
+__all__ = ["EmbeddedKafka", "EmbeddedKafkaError", "Security"]

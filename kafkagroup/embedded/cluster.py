@@ -270,11 +270,7 @@ class EmbeddedKafka:
         return admin_calls.admin_client({"bootstrap.servers": self.internal_bootstrap_servers})
 
     def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        replication_factor: int = 1,
-        config: Mapping[str, object] | None = None,
+        self, name: str, partitions: int = 1, replication_factor: int = 1, config: Mapping[str, object] | None = None
     ) -> str:
         """Create a topic and wait until every running node knows the leader of each of its partitions.
 
@@ -488,11 +484,7 @@ class EmbeddedKafka:
         login = client_settings(self._security, self._tls, last, "SCRAM-SHA-512")
         for node_id in self.node_ids:
             at = {**login, "bootstrap.servers": f"{LOOPBACK}:{self._ports[node_id].client}"}
-            self._wait_for(
-                partial(admin_calls.answers, at),
-                f"User {last} cannot log in at node {node_id}",
-                deadline,
-            )
+            self._wait_for(partial(admin_calls.answers, at), f"User {last} cannot log in at node {node_id}", deadline)
 
     def _wait_for(self, look: Callable[[], bool], complaint: str, deadline: float | None = None) -> None:
         until = time.monotonic() + 30 if deadline is None else deadline

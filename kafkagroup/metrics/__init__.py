@@ -18,10 +18,4 @@ from kafkagroup.metrics.exporter import Exporter as Exporter, Update as Update, 
 from kafkagroup.metrics.sample import PartitionSample, Sample
 from kafkagroup.metrics.start import Metrics, start
 
-__all__ = [
-    "Metrics",
-    "PartitionSample",
-    "Sample",
-    "read_samples",
-    "start",
-]
+__all__ = ["Metrics", "PartitionSample", "Sample", "read_samples", "start"]

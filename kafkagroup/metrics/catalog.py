@@ -28,9 +28,7 @@ class Label:
 
 
 QUERY = Label(
-    "query",
-    "kafkagroup.query",
-    "The query's name, or the id of a query without a name; empty for `kafkagroup watch`.",
+    "query", "kafkagroup.query", "The query's name, or the id of a query without a name; empty for `kafkagroup watch`."
 )
 SOURCE = Label("source", "kafkagroup.source", "The number of the source in its query, from 0.")
 GROUP = Label("group", "messaging.consumer.group.name", "`kafka.group.id`; empty without a group.")

@@ -236,11 +236,7 @@ def verifiable(tool: str, log: Path, servers: str, topic: str, *arguments: objec
 
 
 def java_app(
-    program: str,
-    folder: Path,
-    *arguments: str,
-    name: str | None = None,
-    environment: Mapping[str, str] | None = None,
+    program: str, folder: Path, *arguments: str, name: str | None = None, environment: Mapping[str, str] | None = None
 ) -> App:
     """One of the Java programs in `tests.apps`, with its log in `folder`."""
     from kafkagroup.embedded import java_command

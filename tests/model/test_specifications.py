@@ -36,8 +36,7 @@ def check(folder: Path, name: str, constants: Mapping[str, str] | None = None, l
     config = configured(name, constants or {}) + (f"PROPERTY {liveness}\n" if liveness else "")
     told = run_tlc(folder, name, config, "-workers", "2")
     said = re.search(
-        r"(?:Invariant|Action property) (\w+) is violated|(Temporal properties were violated)|(Deadlock reached)",
-        told,
+        r"(?:Invariant|Action property) (\w+) is violated|(Temporal properties were violated)|(Deadlock reached)", told
     )
     counted = re.findall(r"(\d+) distinct states found", told.replace(",", ""))
     assert counted, told[-4000:]

@@ -33,10 +33,7 @@ def by_partition(topic: str, *values: int) -> str:
     ("starts", "ends", "expected"),
     [
         pytest.param(
-            (1, 2, 3),
-            (2, 3, 4),
-            [1, 12, 23],
-            marks=suite("getOffsetRangesFromUnresolvedOffsets: specific offsets"),
+            (1, 2, 3), (2, 3, 4), [1, 12, 23], marks=suite("getOffsetRangesFromUnresolvedOffsets: specific offsets")
         ),
         pytest.param(
             (-2, 1, 2),

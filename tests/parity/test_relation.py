@@ -92,10 +92,7 @@ BY_TIME: dict[str, tuple[Callable[[str], dict[str, object]], list[int]]] = {
         [1, 11, 21],
     ),
     "timestamp provided for starting, offset provided for ending": (
-        lambda t: {
-            "startingOffsetsByTimestamp": at(t, 1),
-            "endingOffsets": json.dumps({t: {"0": 2, "1": 2, "2": -1}}),
-        },
+        lambda t: {"startingOffsetsByTimestamp": at(t, 1), "endingOffsets": json.dumps({t: {"0": 2, "1": 2, "2": -1}})},
         [1, 11, 21, 22],
     ),
     "timestamp provided for ending, offset provided for starting": (

@@ -29,12 +29,7 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from kafka.protocol.producer import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -412,9 +407,7 @@ class FakeBroker:
             throttle_time_ms=self.throttle_ms,
             responses=[
                 topic_type(
-                    name=TOPIC,
-                    topic_id=request.topic_data[0].topic_id if by_id else None,
-                    partition_responses=answers,
+                    name=TOPIC, topic_id=request.topic_data[0].topic_id if by_id else None, partition_responses=answers
                 )
             ],
         )

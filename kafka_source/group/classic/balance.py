@@ -193,11 +193,7 @@ class WorkLookup:
     """
 
     def __init__(
-        self,
-        client: KafkaClient,
-        group: str,
-        end_offsets: EndOffsets,
-        clock: Callable[[], float] = time.monotonic,
+        self, client: KafkaClient, group: str, end_offsets: EndOffsets, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._client, self._group, self._end_offsets, self._clock = client, group, end_offsets, clock
         self._growth = Growth()

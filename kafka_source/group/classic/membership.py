@@ -6,25 +6,12 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from assignors import (
-    Assignor,
-    TopicPartition,
-)
+from assignors import Assignor, TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import (
-    FencedError,
-    KafkaGroupError,
-    RetriableError,
-)
+from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
 from kafka_source.group.classic.background import BackgroundRejoiner, Heartbeats
 from kafka_source.group.classic.balance import BalanceWatch, EndOffsets
 from kafka_source.group.classic.joining import JoinRounds
@@ -34,10 +21,7 @@ from kafka_source.group.classic.slot import Slot, leave_slots
 from kafka_source.group.membership import CLOSE_SECONDS, REQUEST_SECONDS, BackgroundTasks, Membership
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
 from kafka_source.group.rebalance_log import Reason, RebalanceLog, log_assignment
-from kafka_source.group.requests import (
-    describe_classic,
-    if_allowed,
-)
+from kafka_source.group.requests import describe_classic, if_allowed
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.topics import SubscribedTopics
 from kafka_source.group.unread import Look, UnreadWatch, existing

@@ -32,11 +32,7 @@ from kafka_source.group.consumer.slot import ConsumerSlot
 from kafka_source.group.membership import CLOSE_SECONDS, REQUEST_SECONDS, BackgroundTasks, Membership, warn_of_overdue
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, TopicFilter
 from kafka_source.group.rebalance_log import OtherMembers, Reason, log_assignment, rebalance_of
-from kafka_source.group.requests import (
-    describe,
-    describe_consumer_protocol,
-    if_allowed,
-)
+from kafka_source.group.requests import describe, describe_consumer_protocol, if_allowed
 from kafka_source.group.topics import topics_of
 from kafka_source.group.unread import Look, UnreadWatch, existing, read_as_assigned_by_brokers
 from kafka_source.kafka_client import ConnectionLost, Deadline, Snapshot

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_source.kafka_client.messages.tables import (
-    Request,
-    Structure,
-    array,
-    field,
-    int16,
-    int64,
-    raw,
-    string,
-)
+from kafka_source.kafka_client.messages.tables import Request, Structure, array, field, int16, int64, raw, string
 
 
 class SaslAuthenticateResponse(Structure):

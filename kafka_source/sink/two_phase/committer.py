@@ -181,9 +181,7 @@ class TwoPhaseCommit:
         """
         # All existing transactions belong to earlier batches, so the list can be fetched at the same time.
         driver, finished, left = await asyncio.gather(
-            self._initialise("driver", deadline),
-            self._initialise("finished", deadline),
-            self._not_ended(deadline),
+            self._initialise("driver", deadline), self._initialise("finished", deadline), self._not_ended(deadline)
         )
         ledger = await self._ledger.read(deadline)
         last = ledger.last
@@ -423,12 +421,7 @@ class TwoPhaseCommit:
         return found
 
     async def _check_time_left(
-        self,
-        epoch: DriverEpoch,
-        batch: PreparedBatch,
-        prepared: Sequence[Described],
-        deadline: Deadline,
-        began: float,
+        self, epoch: DriverEpoch, batch: PreparedBatch, prepared: Sequence[Described], deadline: Deadline, began: float
     ) -> None:
         """Raise an error if transactions may time out between the decision and their commit.
 

@@ -19,13 +19,7 @@ from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import (
-    AuthenticationError,
-    NotVisibleError,
-    RetriableError,
-    UnknownTopicError,
-    error_for_code,
-)
+from kafka_source.errors import AuthenticationError, NotVisibleError, RetriableError, UnknownTopicError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest, WriteTxnMarkersRequest
 from kafka_source.model.partition_runs import format_partitions

@@ -634,12 +634,7 @@ def test_an_error_of_a_stream_that_is_written_is_the_caller_s(
 
 @pytest.mark.requires_native
 def test_a_transaction_that_is_repeated_writes_its_records_once(
-    kafka: EmbeddedKafka,
-    name: str,
-    settings: dict[str, str],
-    groups: Groups,
-    out: str,
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, max_wait=0) as stream:

@@ -9,12 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kafka_source.errors import (
-    DeliveryError,
-    InvalidConfigurationError,
-    OptionError,
-    UnknownTopicError,
-)
+from kafka_source.errors import DeliveryError, InvalidConfigurationError, OptionError, UnknownTopicError
 from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import Topic

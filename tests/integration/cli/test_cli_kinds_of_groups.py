@@ -151,10 +151,7 @@ def test_it_is_not_moved_or_deleted_while_it_has_members(
         return
     said = command.says("rewind", group, "--to", "earliest", "-t", orders, "--yes", code=1)
     assert f"Group {group} cannot be rewound while it runs" in said
-    for arguments in (
-        ("offsets", "delete", group, "-t", orders, "--yes"),
-        ("delete", group, "--yes"),
-    ):
+    for arguments in (("offsets", "delete", group, "-t", orders, "--yes"), ("delete", group, "--yes")):
         assert group in command.refused(*arguments)
     assert {row["committed"] for row in command.json("group", group)["lag"]} == {COMMITTED}
 

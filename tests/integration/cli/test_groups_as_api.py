@@ -11,12 +11,7 @@ from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import (
-    InvalidConfigurationError,
-    KafkaGroupError,
-    UnknownGroupError,
-    UnknownTopicError,
-)
+from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, UnknownGroupError, UnknownTopicError
 from kafka_source.group.requests import describe_consumer_protocol
 from kafkagroup.admin import AtOffset, AtTime, ByDuration, Groups, Shift, Topics
 from kafkagroup.embedded import EmbeddedKafka

@@ -25,14 +25,7 @@ from kafka_source.transactions.offset_committer import transactional_id_of
 from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from kafkagroup.embedded.server_config import (
-    CLIENT,
-    CONTROLLER,
-    INTERNAL,
-    LOOPBACK,
-    NodePorts,
-    server_config,
-)
+from kafkagroup.embedded.server_config import CLIENT, CONTROLLER, INTERNAL, LOOPBACK, NodePorts, server_config
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, Hook, TcpProxy, pass_on
 from tests.support.queries import Job, Pipe
 from tests.support.records import produce

@@ -10,12 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import (
-    AuthenticationError,
-    InvalidConfigurationError,
-    KafkaGroupError,
-    RetriableError,
-)
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError, KafkaGroupError, RetriableError
 from kafka_source.group.classic.member import RebalanceTimeout
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support.memberships import Memberships, everything, held

@@ -24,15 +24,7 @@ from kafkagroup.admin import Groups, RunningRewind, rewind_running_group
 from tests.support.memberships import leave
 from tests.support.queries import Job, Pipe
 from tests.support.records import create_again, produce, reader
-from tests.support.rewinding import (
-    COUNT,
-    PARTITIONS,
-    Runner,
-    Streams,
-    all_committed,
-    covered,
-    ends,
-)
+from tests.support.rewinding import COUNT, PARTITIONS, Runner, Streams, all_committed, covered, ends
 from tests.support.waiting import wait_until
 
 

@@ -106,12 +106,7 @@ def _by_operator(query: Query, sink: str, *, of_new_group: bool) -> None:
     ],
 )
 def test_every_commit_names_its_topic(
-    kafka: EmbeddedKafka,
-    topic: Topic,
-    group: str,
-    commit: str,
-    run: Callable[[Query, str], None],
-    protocol: str,
+    kafka: EmbeddedKafka, topic: Topic, group: str, commit: str, run: Callable[[Query, str], None], protocol: str
 ) -> None:
     name, sink = topic("commits-all", partitions=1), topic("commits-all-out", partitions=1)
     produce(kafka.bootstrap_servers, name, 10)

@@ -115,11 +115,7 @@ def namespace(spark: SparkSession) -> Iterator[dict[str, object]]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(
-    page: Path,
-    namespace: dict[str, object],
-    broker: EmbeddedKafka,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    page: Path, namespace: dict[str, object], broker: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVERS", broker.bootstrap_servers)
     if page.stem in NEEDED:

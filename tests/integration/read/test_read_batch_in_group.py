@@ -172,16 +172,7 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ends, settings = dict.fromkeys(slots[0].partitions, 1), members.settings(slots=2)
     try:
-        start_keeper(
-            members.config,
-            settings,
-            Topics((name,)),
-            slots,
-            Right(None),
-            ends,
-            [load("range")],
-            driver.pid,
-        )
+        start_keeper(members.config, settings, Topics((name,)), slots, Right(None), ends, [load("range")], driver.pid)
         driver.kill()
     finally:
         driver.communicate()

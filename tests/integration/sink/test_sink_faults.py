@@ -260,8 +260,7 @@ def handles() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("batches", "tasks"),
-    [(12, 3), pytest.param(100, 8, marks=[pytest.mark.long, pytest.mark.timeout(900)])],
+    ("batches", "tasks"), [(12, 3), pytest.param(100, 8, marks=[pytest.mark.long, pytest.mark.timeout(900)])]
 )
 def test_f42_handles_and_transactional_ids_stay_bounded(
     kafka: EmbeddedKafka, topic: Topic, batches: int, tasks: int

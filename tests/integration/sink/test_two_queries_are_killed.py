@@ -68,10 +68,7 @@ class Query:
 @pytest.mark.parametrize("function", [{}, COPIED], ids=["plain", "mapped"])
 @pytest.mark.parametrize("protocol", SETTINGS)
 def test_the_output_equals_the_input(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    protocol: str,
-    function: Mapping[str, str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: str, function: Mapping[str, str]
 ) -> None:
     with EmbeddedKafka(config=BROKER) as kafka:
         copy(kafka, tmp_path, {**SETTINGS[protocol], **function}, partial(say_to, capsys, time.monotonic()))

@@ -96,7 +96,7 @@ def test_named_sources_are_told_apart_by_their_names(tmp_path):
     for number, lines in enumerate(batches):
         (tmp_path / "c" / "offsets" / str(number)).write_text("\n".join(("v2", ABOUT, *lines)))
     assert [(one.source, one.offsets, one.pending) for one in found.positions()] == [
-        ("bills", {ORDERS: 5}, {ORDERS: 8}),
+        ("bills", {ORDERS: 5}, {ORDERS: 8})
     ]
     (tmp_path / "c" / "commits" / "1").write_text('v1\n{"nextBatchWatermarkMs":0}')
     after = Checkpoint(found.path).positions()

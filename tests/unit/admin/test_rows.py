@@ -13,8 +13,7 @@ from kafkagroup.admin import GroupSummary, MemberDescription, PartitionLag, Rows
 from kafkagroup.admin.rows import arrow_schema, columns, json_schema
 
 LAG = Rows(
-    PartitionLag,
-    [PartitionLag("orders", 0, 7, 10, "app-0"), PartitionLag("orders", 1, None, 10, None, start=4)],
+    PartitionLag, [PartitionLag("orders", 0, 7, 10, "app-0"), PartitionLag("orders", 1, None, 10, None, start=4)]
 )
 MEMBER = MemberDescription(
     "m-1", None, "app", "/10.0.0.1", (TopicPartition("orders", 0),), ("orders",), user_data=UserData(12, weight=2)

@@ -122,8 +122,7 @@ def test_the_line_of_the_lag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "-"), (0.0, "0s"), (59.4, "59s"), (60.0, "1m"), (3725.0, "1h 2m"), (90_000.0, "1d 1h")],
+    ("seconds", "text"), [(None, "-"), (0.0, "0s"), (59.4, "59s"), (60.0, "1m"), (3725.0, "1h 2m"), (90_000.0, "1d 1h")]
 )
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration_text(seconds) == text

@@ -195,10 +195,7 @@ class TestRackAware:
 
     def test_what_is_off_every_rack_stays_where_it_is(self) -> None:
         # Two eastern members hold the eastern partitions; the western one can only be off its rack.
-        group = {
-            "A": sticky_member("t", "t0 t3", 1, rack="east"),
-            "B": sticky_member("t", "t1 t2", 1, rack="east"),
-        }
+        group = {"A": sticky_member("t", "t0 t3", 1, rack="east"), "B": sticky_member("t", "t1 t2", 1, rack="east")}
         answer = load("rack-aware").assign(self.cluster, group)
         assert names(answer["A"]) == "t0 t3"
         assert names(answer["B"]) == "t1 t2"

@@ -92,10 +92,7 @@ def test_a_function_that_is_not_there_is_named(mine: Any, provider: str, why: st
 
 
 IAM = "software.amazon.msk.auth.iam."
-MSK = {
-    "security.protocol": "SASL_SSL",
-    "bootstrap.servers": "b-1.orders.abc.c2.kafka.eu-west-1.amazonaws.com:9098",
-}
+MSK = {"security.protocol": "SASL_SSL", "bootstrap.servers": "b-1.orders.abc.c2.kafka.eu-west-1.amazonaws.com:9098"}
 
 
 @pytest.mark.parametrize(

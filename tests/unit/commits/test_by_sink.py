@@ -122,10 +122,7 @@ def test_a_replay_is_committed_by_the_slots_that_own_its_partitions_now() -> Non
 
 
 def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
-    planned = [
-        PlannedInput(0, (Range("t", 0, 10, 15),)),
-        PlannedInput(1, (Range("t", 0, 15, 20), Range("t", 1, 5, 9))),
-    ]
+    planned = [PlannedInput(0, (Range("t", 0, 10, 15),)), PlannedInput(1, (Range("t", 0, 15, 20), Range("t", 1, 5, 9)))]
     member = SlotCredentials("g", 3, "m", "i", slot=4, partitions=(A,))
     handoff = handoff_of(planned, member, "mine", "id", {})
     assert handoff.ranges == {A: (10, 20), B: (5, 9)}

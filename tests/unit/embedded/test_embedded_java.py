@@ -34,8 +34,7 @@ def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("printed", "version"),
-    [('openjdk version "11.0.22" 2024-01-16', 11), ('java version "1.8.0_392"', 8)],
+    ("printed", "version"), [('openjdk version "11.0.22" 2024-01-16', 11), ('java version "1.8.0_392"', 8)]
 )
 def test_a_java_that_is_too_old_is_named_with_its_version(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, printed: str, version: int

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.consumer import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-)
+from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse
 
 from assignors import Subscription, encode_subscription
 from kafka_source.client_config import Settings
@@ -112,11 +107,7 @@ def test_a_refused_member_names_the_setting(member: Member) -> None:
 
 
 @given(state=st.sampled_from(State), member_id=st.sampled_from(["", "m"]), sent=st.booleans())
-def test_only_a_member_that_the_coordinator_may_have_needs_to_leave(
-    state: State,
-    member_id: str,
-    sent: bool,
-) -> None:
+def test_only_a_member_that_the_coordinator_may_have_needs_to_leave(state: State, member_id: str, sent: bool) -> None:
     with closing(KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))) as client:
         for instance_id in (None, "app-0"):
             member = Member(client, MemberSettings("g", instance_id), MemberStatus(state, member_id, 3))

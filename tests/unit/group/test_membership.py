@@ -37,9 +37,7 @@ def put(slots: Sequence[Slot], states: Sequence[State], *, held: bool = False) -
 
 
 @given(
-    st.tuples(st.sampled_from(WORKING), st.sampled_from(WORKING)),
-    st.booleans(),
-    *[st.sampled_from([None, "why"])] * 4,
+    st.tuples(st.sampled_from(WORKING), st.sampled_from(WORKING)), st.booleans(), *[st.sampled_from([None, "why"])] * 4
 )
 def test_slots_rejoin_for_the_most_urgent_reason(
     slots: Sequence[Slot],

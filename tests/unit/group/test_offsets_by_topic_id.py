@@ -9,12 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from kafka.protocol.consumer import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings

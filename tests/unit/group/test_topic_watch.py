@@ -11,9 +11,7 @@ ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 
 def topic(name: str, partitions: int, topic_id: uuid.UUID = ONE) -> TopicMetadata:
     return TopicMetadata(
-        name,
-        topic_id,
-        {n: PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,)) for n in range(partitions)},
+        name, topic_id, {n: PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,)) for n in range(partitions)}
     )
 
 

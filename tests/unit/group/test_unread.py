@@ -11,12 +11,7 @@ from assignors import Assignment, Subscription, TopicPartition, encode_assignmen
 from kafka_source.group.classic.leader import read_by_members, with_held
 from kafka_source.group.model import GroupMember
 from kafka_source.group.requests import STABLE, DescribedMember, GroupDescription
-from kafka_source.group.unread import (
-    Found,
-    Look,
-    decide,
-    read_as_assigned_by_brokers,
-)
+from kafka_source.group.unread import Found, Look, decide, read_as_assigned_by_brokers
 from kafka_source.kafka_client.messages.group import ConsumerGroupDescribeResponse
 
 P = [TopicPartition("orders", number) for number in range(4)]

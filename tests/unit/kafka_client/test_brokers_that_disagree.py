@@ -111,9 +111,7 @@ def test_a_coordinator_that_is_lost_is_forgotten_for_all_that_it_coordinates(
         assert client.run(client.coordinator("two", Deadline(10), TRANSACTION)).node_id == 2
 
 
-def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(
-    brokers: tuple[FakeBroker, FakeBroker],
-) -> None:
+def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(brokers: tuple[FakeBroker, FakeBroker]) -> None:
     """The coordinator that is cut off cannot write the markers of the last one, and answers so for ever."""
 
     def never(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:

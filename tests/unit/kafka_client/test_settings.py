@@ -23,12 +23,7 @@ def test_servers_with_and_without_ports_and_of_ipv6() -> None:
 
 def test_a_protocol_before_an_address_is_ignored_as_in_java() -> None:
     servers = "SASL_SSL://a:1, PLAINTEXT://[::1]:93,http://b,::1:5"
-    assert parse_servers(servers) == (
-        Endpoint("a", 1),
-        Endpoint("::1", 93),
-        Endpoint("b", 9092),
-        Endpoint("::1", 5),
-    )
+    assert parse_servers(servers) == (Endpoint("a", 1), Endpoint("::1", 93), Endpoint("b", 9092), Endpoint("::1", 5))
     theirs = librdkafka_config(Settings({"bootstrap.servers": servers}))
     assert theirs["bootstrap.servers"] == "a:1,[::1]:93,b:9092,[::1]:5"
 

@@ -125,9 +125,7 @@ def collector() -> Iterator[tuple[str, list[OtlpMetric]]]:
         thread.join()
 
 
-def test_a_collector_of_opentelemetry_gets_names_units_and_attributes(
-    collector: tuple[str, list[OtlpMetric]],
-) -> None:
+def test_a_collector_of_opentelemetry_gets_names_units_and_attributes(collector: tuple[str, list[OtlpMetric]]) -> None:
     url, got = collector
     exporter = OtlpExporter(url, 3600)
     exporter.export(UPDATE)

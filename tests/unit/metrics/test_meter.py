@@ -182,13 +182,7 @@ def test_the_gauges_of_a_partition_that_moved_away_are_gone_and_its_counters_sta
     only_a = end_of({A: Span(60, 160, 0)}, figures(1))
     update = meter.progress(progress_of(1, only_a, {A: 200}, start=FIRST), START + 10)
     gone = {series.metric for series in update.gone if series.values[-1] == "1"}
-    assert gone == {
-        catalog.LAG_RECORDS,
-        catalog.LAG_SECONDS,
-        catalog.POSITION,
-        catalog.END_OFFSET,
-        catalog.ASSIGNED,
-    }
+    assert gone == {catalog.LAG_RECORDS, catalog.LAG_SECONDS, catalog.POSITION, catalog.END_OFFSET, catalog.ASSIGNED}
 
 
 def test_a_query_that_ended_has_no_gauges() -> None:

@@ -16,10 +16,7 @@ def curve(*points: tuple[float, int]) -> ProductionCurve:
     return made
 
 
-@pytest.mark.parametrize(
-    ("offset", "written"),
-    [(100, 10.0), (150, 15.0), (199, 19.9), (200, None), (1000, None)],
-)
+@pytest.mark.parametrize(("offset", "written"), [(100, 10.0), (150, 15.0), (199, 19.9), (200, None), (1000, None)])
 def test_between_two_looks_the_time_is_interpolated(offset: int, written: float | None) -> None:
     assert curve((10, 100), (20, 200)).written_at(offset) == written
 
@@ -54,10 +51,7 @@ def test_a_replayed_micro_batch_does_not_turn_the_time_back() -> None:
     assert curve((10, 100), (20, 200), (15, 200)).written_at(150) == 15
 
 
-@given(
-    st.lists(st.tuples(st.floats(0.1, 100), st.integers(0, 1000)), min_size=2, max_size=2000),
-    st.data(),
-)
+@given(st.lists(st.tuples(st.floats(0.1, 100), st.integers(0, 1000)), min_size=2, max_size=2000), st.data())
 def test_later_records_are_never_older_also_when_the_curve_was_thinned(
     steps: list[tuple[float, int]], data: st.DataObject
 ) -> None:

@@ -47,11 +47,7 @@ def test_names_are_case_insensitive_and_defaults_hold():
 
 def test_kafka_settings_are_passed_on_without_the_prefix():
     parsed = parse({**BASE, "kafka.security.protocol": "SSL", "kafka.group.id": "g"}, Where.BATCH)
-    assert dict(parsed.settings) == {
-        "bootstrap.servers": "localhost:9092",
-        "security.protocol": "SSL",
-        "group.id": "g",
-    }
+    assert dict(parsed.settings) == {"bootstrap.servers": "localhost:9092", "security.protocol": "SSL", "group.id": "g"}
     assert parsed.group_id == "g"
 
 

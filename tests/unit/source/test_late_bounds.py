@@ -69,10 +69,7 @@ def test_without_a_late_bound_nothing_is_looked_up(start, end, low, high, pieces
 
 
 def test_a_task_reads_to_the_latest_offset_of_its_time(cluster: Cluster) -> None:
-    late = [
-        Range(TOPIC, 0, 2, 4, from_earliest=True, to_latest=True),
-        Range(TOPIC, 1, 1, 2, skip_deleted=True),
-    ]
+    late = [Range(TOPIC, 0, 2, 4, from_earliest=True, to_latest=True), Range(TOPIC, 1, 1, 2, skip_deleted=True)]
     assert resolve_late_bounds(late, cluster, read_committed=False) == (Range(TOPIC, 0, 0, 7), Range(TOPIC, 1, 1, 2))
 
 

@@ -76,9 +76,7 @@ def test_a_topic_starts_at_its_word_and_others_at_the_default(word: str, bound: 
 
 
 @pytest.mark.parametrize("named", [{}, {A: 1}, {A: 1, B: 1, C: 1, TopicPartition("orders", 2): 1}])
-def test_json_that_does_not_name_what_is_subscribed_is_refused(
-    named: dict[TopicPartition, int],
-) -> None:
+def test_json_that_does_not_name_what_is_subscribed_is_refused(named: dict[TopicPartition, int]) -> None:
     values = by_partition(named)
     for option in ("startingOffsets", "startingOffsetsByTimestamp"):
         with pytest.raises(OptionError, match=r"DOES_NOT_MATCH_ASSIGNED.*orders-"):

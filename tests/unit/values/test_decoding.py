@@ -10,11 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import (
-    ApplicationRecoverableError,
-    InvalidConfigurationError,
-    UnreadableRecordError,
-)
+from kafka_source.errors import ApplicationRecoverableError, InvalidConfigurationError, UnreadableRecordError
 from kafka_source.model.record_columns import TOO_LARGE, Column
 from kafka_source.source.row_columns import columns_to_fetch
 from kafka_source.values.reader_schema import ReaderSchema

@@ -51,11 +51,7 @@ def struct(**fields):
         (DATE, {"type": "string", "format": "date-time"}, "has date, and the schema allows a string with a timestamp"),
         (pa.timestamp("us"), {"format": "date-time"}, "has timestamp_ntz, and the schema allows a string with a times"),
         (LONG, NOTE, "the column has bigint, and the schema allows null or string"),
-        (
-            struct(a=LONG),
-            record(required=["b"]),
-            "field b: the column does not have it, and the schema allows no v",
-        ),
+        (struct(a=LONG), record(required=["b"]), "field b: the column does not have it, and the schema allows no v"),
         (struct(b=pa.null()), record(required=["b"]), "field b: the column does not have it"),
         (struct(A=LONG), record(True, a=INTEGER), "field A: the column has bigint, and the schema allows no value"),
         (struct(a=pa.list_(struct(b=TEXT))), record(a={"items": record(b=INTEGER)}), "field a[].b: the column has str"),

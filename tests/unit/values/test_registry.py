@@ -269,10 +269,7 @@ def test_types_are_found_wherever_a_schema_that_is_referred_to_defines_them(serv
     first, price = (field["type"] for field in json.loads(found.text)["fields"])
     assert first == {**unit, "namespace": "shop"}
     assert price["name"] == "Money"
-    assert [field["type"] for field in price["fields"]] == [
-        ["null", "shop.Unit"],
-        {"type": "array", "items": "Unit"},
-    ]
+    assert [field["type"] for field in price["fields"]] == [["null", "shop.Unit"], {"type": "array", "items": "Unit"}]
 
 
 def test_a_version_that_is_referred_to_may_be_deleted(server: RegistryServer) -> None:
