@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source import errors
-from kafka_source.error_codes import ADVICE, ErrorCode
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
@@ -87,18 +87,6 @@ def test_unlisted_codes_are_application_recoverable(code: int, in_transaction: b
     error = errors.error_for_code(code, "Something")
     assert type(error) is ApplicationRecoverableError
     assert error.code == code and error.code_name in (f"UNKNOWN_CODE_{code}", KafkaError(code).name())
-
-
-def test_a_code_is_named_as_kafka_or_librdkafka_names_it() -> None:
-    assert (errors.code_name(-150), errors.code_name(-999)) == ("_FATAL", "UNKNOWN_CODE_-999")
-    assert errors.code_name(ErrorCode.OFFSET_OUT_OF_RANGE) == "OFFSET_OUT_OF_RANGE"
-    assert errors.code_name(ErrorCode.LOCAL_TIMED_OUT) == "_TIMED_OUT"
-    assert errors.code_name(29) == "TOPIC_AUTHORIZATION_FAILED"
-
-
-def test_advice_is_given_for_codes_that_exist() -> None:
-    assert set(ADVICE) <= set(ErrorCode)
-    assert "WRITE" in str(errors.error_for_code(29, "Writing failed"))
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,6 @@ def test_a_wrong_password_is_one_line(
     assert "not-her-password" not in line
 
 
-def test_a_wrong_user_is_one_line(secured: EmbeddedKafka, login: Callable[..., None]) -> None:
-    login("nobody")
-    assert "refuses the credentials" in Command(secured.bootstrap_servers).refused("groups")
-
-
 def test_an_unknown_group_is_one_line(kafka: EmbeddedKafka, group: str, topic: Topic, tmp_path: Path) -> None:
     orders, unknown = topic("orders", partitions=2), f"{group}-not"
     produce(kafka.bootstrap_servers, orders, 20)

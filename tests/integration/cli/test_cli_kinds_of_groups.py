@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator
 from assignors import Subscription, TopicPartition, encode_subscription
 from docs.json_documents import DOCUMENTS
 from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group import GenericMember, MemberSettings
 from kafkagroup.admin import Groups, MemberDescription, Rows
 from kafkagroup.embedded import EmbeddedKafka
@@ -184,7 +185,7 @@ def test_a_group_that_no_consumers_form(
 
 
 def test_a_share_group_is_named(
-    kafka: EmbeddedKafka, command: Command, group: str, orders: str, tmp_path: Path
+    kafka: EmbeddedKafka, command: Command, members: Memberships, group: str, orders: str, tmp_path: Path
 ) -> None:
     with java_app("ShareConsumer", tmp_path, kafka.bootstrap_servers, group, orders) as sharing:
         sharing.wait_for("polled")
@@ -198,6 +199,8 @@ def test_a_share_group_is_named(
         assert (row["type"], row["lag"]) == ("share", None)
         for arguments in (("group", group), ("watch", group, "-n", "1"), ("plan", "range", "--group", group)):
             assert "is a share group" in command.refused(*arguments), arguments
+        with pytest.raises(InvalidConfigurationError, match=f"Group {group} is a share group"):
+            members.make(orders, slots=1).join(30)
 
 
 def test_each_member_commits_at_its_own_rate(kafka: EmbeddedKafka, group: str, members: Memberships) -> None:

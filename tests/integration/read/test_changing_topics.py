@@ -7,8 +7,6 @@ import json
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from kafka_source.client_config import Settings
-from kafkagroup.admin import Groups
 from tests.support.mixed_group import Trickle
 from tests.support.records import create_again, produce, stream, to_files, written, written_rows
 from tests.support.waiting import wait_until
@@ -106,27 +104,6 @@ def test_a_topic_that_is_given_up_leaves_the_others_alone(kafka, topic, start, t
     finally:
         trickle.close()
     assert by_topic(tmp_path) == {steady: list(range(trickle.count)), doomed: list(range(50))}
-
-
-def test_a_topic_created_anew_is_read_from_its_first_record(kafka, topic, start, tmp_path):
-    name = topic("anew", partitions=2)
-    produce(kafka.bootstrap_servers, name, 40)
-    query = start(name, f"{name}-group", failOnDataLoss="false")
-    wait_until(lambda: len(written(tmp_path / "out")) == 40, "the old topic's records", 200)
-    kafka.delete_topic(name)
-    create_again(kafka, name, 3)
-    # More than the old one had: by their offsets alone nobody would see that the first ones are missing.
-    produce(kafka.bootstrap_servers, name, 300, first=1000)
-    wait_until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1300)), "all of the new topic's records")
-    produce(kafka.bootstrap_servers, name, 100, first=1300)
-    wait_until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1400)), "what came later")
-    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    wait_until(lambda: sum(groups.committed(f"{name}-group").values()) == 400, "the group's offsets in the new topic")
-    assert query.isActive
-    read = written(tmp_path / "out")
-    assert read[:40] == list(range(40))
-    # What it read before it saw that the topic was another one, it reads again; nothing else.
-    assert set(read[40:]) == set(range(1000, 1400))
 
 
 @pytest.mark.parametrize("anew", [True, False])

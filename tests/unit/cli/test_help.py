@@ -34,14 +34,6 @@ def help_of(path: tuple[str, ...]) -> str:
     return result.output
 
 
-def test_all_commands_are_there() -> None:
-    assert {" ".join(path) for path in COMMANDS} >= {
-        "groups", "group", "watch", "create", "rewind", "delete", "topics", "peek", "export", "plan", "doctor",
-        "options", "contexts", "offsets delete", "offsets clone", "offsets export", "offsets import",
-        "transactions list", "quota show", "checkpoint show", "import-checkpoint",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "kafkagroup")
 def test_help_fits_into_80_columns_and_says_everything(path: tuple[str, ...]) -> None:
     text = help_of(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -119,12 +118,3 @@ def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatc
     assert cache_dir() == tmp_path / ".cache" / "kafkagroup"
     monkeypatch.setenv("HOME", "")
     assert cache_dir().is_absolute()
-
-
-def test_importing_the_package_and_its_plugin_loads_neither_spark_nor_a_kafka_client() -> None:
-    code = (
-        "import sys, kafkagroup.embedded, kafkagroup.embedded.pytest_plugin; "
-        "print(sorted({'pyspark', 'py4j', 'pyarrow', 'confluent_kafka', 'kafka'} & set(sys.modules)))"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    assert result.stdout.strip() == "[]"
