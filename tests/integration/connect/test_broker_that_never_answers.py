@@ -12,13 +12,12 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import DeliveryError, RetriableError
-from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
 from kafka_source.produce import librdkafka, native
 from kafka_source.produce.records import Records
-from kafka_source.schema import Column
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.fetches import fetch_request
 from tests.support.records import produce
 
 SECONDS, MARGIN = 4, 12
@@ -70,15 +69,7 @@ def test_a_write_ends_within_its_delivery_timeout(broker: EmbeddedKafka, engine:
 def test_a_read_ends_within_its_poll_timeout(broker: EmbeddedKafka, engine: str) -> None:
     # The second partition: librdkafka may have fetched more of the first one.
     first, second = (
-        FetchRequest(
-            (Range("read", partition, 0, 10),),
-            (Column("value"),),
-            500,
-            1 << 20,
-            SECONDS * 1000,
-            read_committed=False,
-            fail_on_data_loss=True,
-        )
+        fetch_request(Range("read", partition, 0, 10), column="value", timeout_ms=SECONDS * 1000)
         for partition in range(2)
     )
     reader = engine_for(engine, settings(broker))

@@ -9,12 +9,11 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError
-from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.kafka_client import BlockingConnection, ConnectionSettings, Deadline, Endpoint, KafkaClient
 from kafka_source.model.stream_offset import Range
-from kafka_source.schema import Column
 from kafkagroup.embedded import EmbeddedKafka, Security
+from tests.support.fetches import fetch_request
 from tests.support.memberships import Memberships, everything, held
 from tests.support.records import produce
 
@@ -101,15 +100,7 @@ def test_a_blocking_connection_checks_the_name_too(settings: dict[str, str]) -> 
 @pytest.mark.requires_native
 def test_no_records_are_fetched_from_a_leader_with_another_name(settings: dict[str, str]) -> None:
     """The metadata come from the right name; the leader that they name has another one."""
-    request = FetchRequest(
-        (Range(TOPIC, 0, 0, COUNT),),
-        (Column("offset"),),
-        batch_rows=COUNT,
-        batch_bytes=1 << 20,
-        timeout_ms=4000,
-        read_committed=False,
-        fail_on_data_loss=True,
-    )
+    request = fetch_request(Range(TOPIC, 0, 0, COUNT), timeout_ms=4000)
 
     def rows(more: dict[str, str]) -> int:
         return sum(batch.num_rows for batch in engine_for("native", Settings(settings | more)).read(request))

@@ -12,13 +12,12 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError
-from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
 from kafka_source.produce.delivery import deliver
 from kafka_source.produce.records import Records
-from kafka_source.schema import Column
 from kafkagroup.embedded import EmbeddedKafka, Security
+from tests.support.fetches import fetch_request
 
 LISTENER = "listener.name.client"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -63,15 +62,7 @@ def settings(kafka: EmbeddedKafka, function: str = "token") -> Settings:
 
 
 def read(kafka: EmbeddedKafka, engine: str, end: int, function: str = "token") -> list[bytes]:
-    request = FetchRequest(
-        (Range(TOPIC, 0, 0, end),),
-        (Column("value"),),
-        batch_rows=100,
-        batch_bytes=1 << 20,
-        timeout_ms=15_000,
-        read_committed=False,
-        fail_on_data_loss=True,
-    )
+    request = fetch_request(Range(TOPIC, 0, 0, end), column="value")
     batches = engine_for(engine, settings(kafka, function)).read(request)
     return [row["value"] for batch in batches for row in batch.to_pylist()]
 

@@ -20,22 +20,12 @@ from kafka_source.client_config.librdkafka import DEFAULTS
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import OptionError
-from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.kafka_client import ConnectionSettings
 from kafka_source.model.stream_offset import Range
 from kafka_source.produce import librdkafka
-from kafka_source.schema import Column
+from tests.support.fetches import fetch_request
 
-REQUEST = FetchRequest(
-    (Range("t", 0, 0, 1),),
-    (Column("offset"),),
-    batch_rows=1,
-    batch_bytes=1,
-    timeout_ms=1000,
-    read_committed=False,
-    fail_on_data_loss=True,
-)
 TLS = {"security.protocol": "SSL", "bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -389,7 +379,7 @@ def test_librdkafka_cannot_be_limited_to_one_version_so_it_is_not_used(settings:
     with pytest.raises(OptionError, match=rf"kafka\.{name} got .*engine=native"):
         check_engine("librdkafka", given)
     with pytest.raises(OptionError, match=rf"kafka\.{name} got .*engine=native"):
-        next(LibrdkafkaEngine(given).read(REQUEST))
+        next(LibrdkafkaEngine(given).read(fetch_request(Range("t", 0, 0, 1))))
     with pytest.raises(OptionError, match=rf"kafka\.{name} got .*engine=native"):
         librdkafka.in_transaction(given, "id")
     check_engine("librdkafka", Settings({**given, "security.protocol": "PLAINTEXT"}))

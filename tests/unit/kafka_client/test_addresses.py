@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.addresses import Address, connect_first, interleaved
 from kafka_source.model.stream_offset import Range
-from kafka_source.schema import Column
 from tests.support.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.fetches import fetch_request
 from tests.support.silence import LIVE, NAME, SILENT, silence
 
 CLOSED = "127.0.0.3"
@@ -69,15 +68,7 @@ def test_a_blocking_connection_does_so_too(broker: FakeBroker) -> None:
 def test_a_task_reads_from_the_address_that_answers(broker: FakeBroker) -> None:
     broker.partitions = {0: Partition()}
     broker.partitions[0].add(10)
-    request = FetchRequest(
-        (Range(TOPIC, 0, 0, 10),),
-        (Column("offset"),),
-        batch_rows=10,
-        batch_bytes=1 << 20,
-        timeout_ms=15_000,
-        read_committed=False,
-        fail_on_data_loss=True,
-    )
+    request = fetch_request(Range(TOPIC, 0, 0, 10))
     engine = engine_for("native", Settings({"bootstrap.servers": broker.bootstrap_servers, **PATIENT}))
     assert sum(batch.num_rows for batch in engine.read(request)) == 10
 
