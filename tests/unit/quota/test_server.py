@@ -186,10 +186,6 @@ def test_a_document_that_comes_in_part_changes_nothing(page):
     seen: list[Bounds] = []
     page.cut = True
     stop = watch(quota, SETTINGS, "", QUOTA.bounds, seen.append)
-
-    def is_last(bounds: Bounds | None) -> bool:
-        return bounds is None or seen[-1:] == [bounds]
-
     try:
         wait_until(lambda: page.served > 2, "the page's bound", 30)
         assert seen == []

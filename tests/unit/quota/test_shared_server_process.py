@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +16,19 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.quota.bounds import Bounds, QuotaSettings
+from kafka_source.quota.account import GRANT_SECONDS
+from kafka_source.quota.bounds import UNBOUNDED, Bounds, QuotaSettings
 from kafka_source.quota.server import ticket_of_server_process
+from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.sink.writer import stream_writer
 from tests.support.waiting import wait_until
 
+QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), 10, 1.0, None, None, "etl")
+SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
 ASK = """
 import sys
 from kafka_source.client_config import Settings
-from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.bounds import QuotaSettings
+from kafka_source.quota.bounds import Bounds, QuotaSettings
 from kafka_source.quota.server import ticket_of_server_process
 
 quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), 10, 1.0, None, None, "etl")
@@ -74,9 +79,8 @@ def test_another_is_started_for_one_that_is_gone(driver: subprocess.Popen[bytes]
 def test_a_directory_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / f"kafkagroup-{os.getuid()}").mkdir(mode=0o755)
-    quota = QuotaSettings(Bounds(bytes_per_second=1.0), 10, 1.0, None, None, "etl")
     with pytest.raises(InvalidConfigurationError, match="TMPDIR"):
-        ticket_of_server_process(quota, Settings({"bootstrap.servers": "127.0.0.1:1"}), "", os.getpid(), "one")
+        ticket_of_server_process(QUOTA, SETTINGS, "", os.getpid(), "one")
 
 
 @pytest.mark.usefixtures("users_program")
@@ -85,3 +89,44 @@ def test_a_writer_that_is_not_sent_to_tasks_starts_none(tmp_path: Path, monkeypa
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "quota.bytes.per.second": "1000"}
     stream_writer(options, StructType().add("value", StringType()), False).commit([], 0)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_watched_is_looked_at_before_anything_is_read(
+    driver: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    document = tmp_path / "quota.json"
+    document.write_text('{"bytes_per_second": 5}')
+    quota = replace(QUOTA, bounds=UNBOUNDED, watch=str(document))
+    ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")
+    assert ticket.bounds == Bounds(5.0)
+    document.write_text('{"bytes_per_sec": 5}')
+    other = replace(quota, client_id="other")
+    with pytest.raises(InvalidConfigurationError, match=r"quota\.watch.*bytes_per_sec"):
+        ticket_of_server_process(other, SETTINGS, "consumer_byte_rate", driver.pid, "two")
+
+
+def test_it_serves_and_ends_with_the_driver(
+    driver: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ticket = ticket_of_server_process(QUOTA, SETTINGS, "consumer_byte_rate", driver.pid, "one")
+    assert ticket.server.secret not in repr(ticket)
+    tickets = [ticket.of(slot, 0.25) for slot in range(2)]
+    with pacer_of(tickets[0], SETTINGS, "") as one, pacer_of(tickets[1], SETTINGS, "") as two:
+        assert one.seconds_to_wait(100) == 0
+        assert one.max_bytes(1000) == GRANT_SECONDS * 1_000_000  # not its share: the server answers
+        one.fetched(3_000_000, 3000)
+        one.seconds_to_wait(100)
+        assert two.seconds_to_wait(100) > 0
+    driver.kill()
+    driver.wait()
+
+    def is_gone() -> bool:
+        try:
+            socket.create_connection((ticket.server.host, ticket.server.port), 1).close()
+        except ConnectionError:
+            return True
+        return False
+
+    wait_until(is_gone, "the server to end with its driver", 30)

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from kafka_source.options import Where, check_read
 from kafka_source.runtime.logs import LEVEL, set_up_logging
-
-
-@pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
-    """This package's logger without handlers, as in a new process."""
-    logger = logging.getLogger("kafka_source")
-    before = logger.handlers[:], logger.level, logger.propagate
-    logger.handlers, logger.level, logger.propagate = [], logging.NOTSET, True
-    monkeypatch.delenv(LEVEL, raising=False)
-    yield logger
-    logger.handlers, _, logger.propagate = before
-    logger.setLevel(before[1])
 
 
 def test_without_a_level_warnings_look_like_sparks(

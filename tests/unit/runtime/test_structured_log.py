@@ -6,13 +6,11 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from kafka_source.runtime.logs import (
     FORMAT,
-    LEVEL,
     JsonFormatter,
     WorkerHandler,
     log_event,
@@ -22,19 +20,6 @@ from kafka_source.runtime.logs import (
 
 capture = pytest.importorskip("pyspark.logger.worker_io", reason="Spark before 4.1 captures no logs of workers")
 log = logging.getLogger("kafka_source.group.example")
-
-
-@pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
-    """This package's logger without handlers, as in a new process."""
-    logger = logging.getLogger("kafka_source")
-    before = logger.handlers[:], logger.level, logger.propagate
-    logger.handlers, logger.level, logger.propagate = [], logging.NOTSET, True
-    monkeypatch.delenv(LEVEL, raising=False)
-    monkeypatch.delenv(FORMAT, raising=False)
-    yield logger
-    logger.handlers, _, logger.propagate = before
-    logger.setLevel(before[1])
 
 
 def say() -> None:
