@@ -2,55 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
-from confluent_kafka import Consumer
 
+from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer
 from tests.support.memberships import everything, held
 from tests.support.waiting import wait_until
 
 PARTITIONS = 6
-
-
-class RdKafkaConsumer:
-    """A consumer of librdkafka that polls in a thread."""
-
-    def __init__(self, servers, group, topic, strategy="range"):
-        self.assigned = None
-        self._closing = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": group,
-                "partition.assignment.strategy": strategy,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 300,
-                "enable.auto.commit": False,
-            }
-        )
-        self._consumer.subscribe([topic], on_assign=self._assign, on_revoke=self._revoke)
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def partitions(self):
-        return self.assigned
-
-    def _assign(self, _, partitions):
-        self.assigned = sorted(p.partition for p in partitions)
-
-    def _revoke(self, *_):
-        self.assigned = None
-
-    def _run(self):
-        while not self._closing.is_set():
-            self._consumer.poll(0.05)
-        self._consumer.close()
-
-    def close(self):
-        self._closing.set()
-        self._thread.join(30)
 
 
 class JavaConsumer:
@@ -59,11 +18,12 @@ class JavaConsumer:
     def __init__(self, servers, group, topic, folder, strategy="range"):
         self._app = java_consumer(folder, servers, group, topic, strategy=strategy)
 
-    def partitions(self):
+    @property
+    def assigned(self):
         lines = [line for line in self._app.lines() if line.startswith(("assigned", "revoked"))]
         if not lines or lines[-1].startswith("revoked"):
-            return None
-        return sorted(int(name.rpartition("-")[2]) for name in lines[-1].partition(" ")[2].split(",") if name)
+            return []
+        return [int(name.rpartition("-")[2]) for name in lines[-1].partition(" ")[2].split(",") if name]
 
     def close(self):
         self._app.stop()
@@ -72,13 +32,13 @@ class JavaConsumer:
 @pytest.fixture(params=["java", "librdkafka"])
 def other(request, kafka, group, tmp_path):
     """Starts another client's consumer of a topic in the group."""
-    started: list[JavaConsumer | RdKafkaConsumer] = []
+    started: list[JavaConsumer | ConfluentConsumer] = []
 
     def start(topic, strategy="range"):
         if request.param == "java":
             started.append(JavaConsumer(kafka.bootstrap_servers, group, topic, tmp_path, strategy))
         else:
-            started.append(RdKafkaConsumer(kafka.bootstrap_servers, group, topic, strategy))
+            started.append(ConfluentConsumer(kafka.bootstrap_servers, group, topic, strategy=strategy))
         return started[-1]
 
     yield start
@@ -92,7 +52,7 @@ def shared(membership, consumer, topic):
     def both():
         if membership.rebalance_needed():
             membership.rejoin(60)
-        theirs = consumer.partitions()
+        theirs = consumer.assigned
         ours = [tp.partition for tp in held(membership)]
         return theirs and ours and sorted(theirs + ours) == list(range(PARTITIONS)) and (ours, theirs)
 
@@ -113,7 +73,7 @@ def test_we_lead_and_the_other_client_reads_what_we_assign(members, topic, other
 def test_the_other_client_leads_and_we_read_what_it_assigns(members, topic, other, strategy):
     orders = topic("orders", partitions=PARTITIONS)
     consumer = other(orders, strategy)
-    wait_until(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
+    wait_until(lambda: sorted(consumer.assigned) == list(range(PARTITIONS)), "the other client to have all")
     membership = members.make(orders, slots=2, strategies=[strategy])
     assert not membership.join(60).leading
     ours, theirs = shared(membership, consumer, orders)
@@ -127,7 +87,7 @@ def test_it_gets_everything_when_we_leave_and_gives_it_back(members, topic, othe
     consumer = other(orders)
     shared(membership, consumer, orders)
     membership.close()
-    wait_until(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
+    wait_until(lambda: sorted(consumer.assigned) == list(range(PARTITIONS)), "the other client to have all")
     again = members.make(orders, slots=2)
     again.join(60)
     shared(again, consumer, orders)

@@ -99,16 +99,6 @@ def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kaf
     assert committed(groups, group, name) == 60
 
 
-def test_a_new_query_of_the_group_goes_on_at_its_committed_offsets(spark, kafka, topic, tmp_path):
-    name = topic("going-on", partitions=2)
-    group = f"{name}-group"
-    produce(kafka.bootstrap_servers, name, 20)
-    run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "one"))
-    produce(kafka.bootstrap_servers, name, 20, first=20)
-    run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "two"))
-    assert written(tmp_path / "two" / "out") == list(range(20, 40))
-
-
 def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, groups, tmp_path):
     name = topic("idle", partitions=2)
     group = f"{name}-group"
@@ -156,28 +146,22 @@ def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):
         assert written(tmp_path / name / "out") == list(range(30))
 
 
-@pytest.mark.parametrize(
-    ("more", "tasks"), [({}, 1), ({"min.records.per.task": 1}, 4), ({"quota_bytes_per_second": 1_000_000}, 1)]
-)
-def test_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, more, tasks):
-    name = topic("little", partitions=4)
-    produce(kafka.bootstrap_servers, name, 200)
-    frame = stream(
-        spark, kafka, name, kafka_group_id=f"{name}-group", group_members=4, startingOffsets="earliest", **more
-    )
-    with_task = frame.select("value", "partition", "offset", spark_partition_id().alias("task"))
-    run_to_end(to_files(with_task, tmp_path))
-    assert written(tmp_path / "out") == list(range(200))
-    assert spark.read.parquet(str(tmp_path / "out")).select("task").distinct().count() == tasks
+LITTLE_QUOTA = {"quota_bytes_per_second": 1_000_000}
+IN_GROUP = {"group_members": 4}
 
 
 @pytest.mark.parametrize(
-    ("more", "tasks"), [({}, 1), ({"minPartitions": 4}, 4), ({"quota_bytes_per_second": 1_000_000}, 1)]
+    ("more", "tasks"),
+    [
+        *(({}, 1), ({"minPartitions": 4}, 4), (LITTLE_QUOTA, 1)),
+        *((IN_GROUP, 1), ({**IN_GROUP, "min.records.per.task": 1}, 4), ({**IN_GROUP, **LITTLE_QUOTA}, 1)),
+    ],
 )
-def test_partitions_with_little_to_read_share_a_task_without_a_group_too(spark, kafka, topic, tmp_path, more, tasks):
+def test_partitions_and_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, more, tasks):
     name = topic("little", partitions=4)
     produce(kafka.bootstrap_servers, name, 200)
-    frame = stream(spark, kafka, name, startingOffsets="earliest", **more)
+    group = {"kafka_group_id": f"{name}-group"} if "group_members" in more else {}
+    frame = stream(spark, kafka, name, startingOffsets="earliest", **group, **more)
     with_task = frame.select("value", "partition", "offset", spark_partition_id().alias("task"))
     run_to_end(to_files(with_task, tmp_path))
     assert written(tmp_path / "out") == list(range(200))
