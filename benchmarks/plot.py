@@ -190,13 +190,7 @@ def draw_lag(saved: Saved) -> Figure:
     return figure
 
 
-DRAWINGS = {
-    "group": draw_growth,
-    "trigger": draw_triggers,
-    "summary": draw_summary,
-    "skew": draw_skew,
-    "lag": draw_lag,
-}
+DRAWINGS = {"group": draw_growth, "trigger": draw_triggers, "summary": draw_summary, "skew": draw_skew, "lag": draw_lag}
 
 
 def main() -> None:

@@ -95,8 +95,7 @@ def _check_recursion(options: ReadOptions, _where: Where, _given: Mapping[str, s
 
 
 @DECODING.refuses(
-    {**_AVRO, "columnNameOfCorruptRecord": "bad"},
-    {**_AVRO, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "value"},
+    {**_AVRO, "columnNameOfCorruptRecord": "bad"}, {**_AVRO, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "value"}
 )
 def _check_corrupt_column(options: ReadOptions, _where: Where, given: Mapping[str, str]) -> None:
     if not options.decoded:

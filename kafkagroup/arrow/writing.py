@@ -62,13 +62,7 @@ Data: TypeAlias = "ArrowStream | pa.RecordBatch"
 
 
 @short
-def write(
-    topic: str | None,
-    data: Data,
-    settings: Mapping[str, SettingValue],
-    *,
-    engine: str = "auto",
-) -> int:
+def write(topic: str | None, data: Data, settings: Mapping[str, SettingValue], *, engine: str = "auto") -> int:
     """Write records, wait until the brokers have acknowledged all of them, and return their number.
 
     The producer is idempotent: no record is written twice, unless you repeat a call that failed. With the setting

@@ -260,9 +260,7 @@ class Faults(Watch):
         # An offset after the place where a log diverges would skip new records there.
         most = min(self._cluster.end(tp), self._cluster.log(tp).lost_from)
         offsets = {TopicPartition(*tp): min(most, int(how * 2 % 1 * entry.offset))}
-        settings = Settings(
-            {"bootstrap.servers": self._cluster.bootstrap_servers, "request.timeout.ms": "10000"},
-        )
+        settings = Settings({"bootstrap.servers": self._cluster.bootstrap_servers, "request.timeout.ms": "10000"})
         topic = self._cluster.topics[TOPIC]
         operator = self._world.process(f"operator-{len(self._parts.operators)}")
         self._parts.operators.append(operator)

@@ -342,11 +342,7 @@ _OF_SINK: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
         (source_offsets, "_check_not_read_by_others"),
         lambda _: lambda handoff, committed: None,
     ),
-    (
-        "record as finished what is not visible",
-        (TwoPhaseCommit, "_visible"),
-        _unchecked,
-    ),
+    ("record as finished what is not visible", (TwoPhaseCommit, "_visible"), _unchecked),
     ("take what comes late for no new data", (source_offsets, "collect"), _late_is_nothing),
 )
 
@@ -587,11 +583,7 @@ MUTATIONS = (
         (as_members.AsMembers, "begin_generation"),
         _forget_late_commits,
     ),
-    Mutation(
-        "follow no mark of a rewind",
-        (decision, "unfollowed_rewind"),
-        lambda _: lambda known, entry: None,
-    ),
+    Mutation("follow no mark of a rewind", (decision, "unfollowed_rewind"), lambda _: lambda known, entry: None),
     Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
     Mutation(
         "keep no record where a topic was created again",
@@ -625,12 +617,7 @@ MUTATIONS = (
         _with(from_offset=0),
         of_sink=True,
     ),
-    Mutation(
-        "read on after the end of the range",
-        (kernel, "RecordSet"),
-        _with(to_offset=sys.maxsize),
-        of_sink=True,
-    ),
+    Mutation("read on after the end of the range", (kernel, "RecordSet"), _with(to_offset=sys.maxsize), of_sink=True),
     Mutation(
         "read the records of aborted transactions",
         (kernel, "RecordSet"),
@@ -673,11 +660,7 @@ MUTATIONS = (
         _a_short_log_is_the_end,
         of_sink=True,
     ),
-    Mutation(
-        "skip a record when a connection is lost",
-        (NativeReader, "_lost"),
-        _skip_one_with_a_lost_connection,
-    ),
+    Mutation("skip a record when a connection is lost", (NativeReader, "_lost"), _skip_one_with_a_lost_connection),
     Mutation(
         "count a batch for one offset",
         (kernel, "scan"),

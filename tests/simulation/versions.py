@@ -152,10 +152,7 @@ FOLLOWS = (
     ),
     Change(
         "a field in a side group",
-        (
-            (handoff.Handoff, "published_end_of", _with_more),
-            (handoff, "record_of", _after(_records_with_more)),
-        ),
+        ((handoff.Handoff, "published_end_of", _with_more), (handoff, "record_of", _after(_records_with_more))),
     ),
     Change("a field in a subscription", ((slot, "encode_subscription", _after(_newer_subscription)),)),
 )
@@ -215,10 +212,7 @@ BREAKS = (
     Change("mark a rewind in a note otherwise", ((OffsetNote, "metadata", _SET), (OffsetNote, "parse", _SET))),
     Change(
         "write the epoch first in a decision",
-        (
-            (ledger, "decision_text", _after(_epoch_first)),
-            (ledger, "_transaction", _with_epoch_first),
-        ),
+        ((ledger, "decision_text", _after(_epoch_first)), (ledger, "_transaction", _with_epoch_first)),
         of_sink=True,
     ),
     Change(
@@ -228,10 +222,7 @@ BREAKS = (
     ),
     Change(
         "write the start first in the record of a decision",
-        (
-            (handoff, "record_of", _after(_records_start_first)),
-            (handoff, "_parse", _record_start_first),
-        ),
+        ((handoff, "record_of", _after(_records_start_first)), (handoff, "_parse", _record_start_first)),
         of_sink=True,
     ),
     Change(

@@ -157,10 +157,7 @@ def rewritten(frame: Frame, request: type[Request[_S]], response: type[_S], chan
 @pytest.fixture(scope="module")
 def behind() -> Iterator[tuple[EmbeddedKafka, TcpProxy]]:
     secured = Security("SASL_PLAINTEXT", USERS)
-    with (
-        TcpProxy() as proxy,
-        EmbeddedKafka(security=secured, advertised_ports={1: proxy.port}, config=TOKENS) as kafka,
-    ):
+    with TcpProxy() as proxy, EmbeddedKafka(security=secured, advertised_ports={1: proxy.port}, config=TOKENS) as kafka:
         proxy.connect_to(kafka.port(1))
         for topic in ("orders", "copies"):
             kafka.create_topic(topic, 2)
@@ -278,9 +275,7 @@ def test_the_section_of_scram_is_followed(
 @pytest.mark.long
 @pytest.mark.requires_native
 def test_the_section_of_iam_is_followed(
-    behind: tuple[EmbeddedKafka, TcpProxy],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    behind: tuple[EmbeddedKafka, TcpProxy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka, proxy = behind
     provider = Msk(ADMINISTRATION)

@@ -640,11 +640,7 @@ class Cluster:
         ]
         reply(
             MetadataResponse(
-                throttle_time_ms=0,
-                cluster_id=self.cluster_id,
-                controller_id=1,
-                brokers=brokers,
-                topics=topics,
+                throttle_time_ms=0, cluster_id=self.cluster_id, controller_id=1, brokers=brokers, topics=topics
             )
         )
 

@@ -236,9 +236,7 @@ class TransactionCoordinators:
 
     def _add_partitions(self, broker: Broker, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
         asked = AddOffsetsToTxnRequest(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
+            request.v3_and_below_transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
         )
         one, code = self._begun(broker, asked.transactional_id, "AddPartitionsToTxn", asked)
         topics = {topic.name: topic.partitions for topic in request.v3_and_below_topics}

@@ -95,10 +95,7 @@ PARTITIONS = st.frozensets(st.builds(TopicPartition, st.sampled_from(NAMES), st.
 
 @given(TOPICS, PARTITIONS, PARTITIONS, TOPICS)
 def test_an_assignment_matches_a_follower_if_it_has_only_its_topics_and_somebody_has_each(
-    topics: frozenset[str],
-    own: frozenset[TopicPartition],
-    others: frozenset[TopicPartition],
-    existing: frozenset[str],
+    topics: frozenset[str], own: frozenset[TopicPartition], others: frozenset[TopicPartition], existing: frozenset[str]
 ) -> None:
     assignments = [Assignment(tuple(own)), Assignment(tuple(others))]
     matches = {tp.topic for tp in own} <= topics and topics & existing <= {tp.topic for tp in own | others}

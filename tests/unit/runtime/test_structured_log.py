@@ -9,14 +9,7 @@ import sys
 
 import pytest
 
-from kafka_source.runtime.logs import (
-    FORMAT,
-    JsonFormatter,
-    WorkerHandler,
-    log_event,
-    set_up_logging,
-    spark_capture,
-)
+from kafka_source.runtime.logs import FORMAT, JsonFormatter, WorkerHandler, log_event, set_up_logging, spark_capture
 
 capture = pytest.importorskip("pyspark.logger.worker_io", reason="Spark before 4.1 captures no logs of workers")
 log = logging.getLogger("kafka_source.group.example")

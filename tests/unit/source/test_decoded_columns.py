@@ -33,12 +33,7 @@ from tests.support.native import kernel
 
 kernel()
 
-from kafka_source.source.decoded_columns import (  # noqa: E402
-    readers_of,
-    relabelled,
-    requested,
-    schema_with_decoded,
-)
+from kafka_source.source.decoded_columns import readers_of, relabelled, requested, schema_with_decoded  # noqa: E402
 
 SCHEMA = record(
     "Order",
