@@ -82,7 +82,7 @@ def renewal_of(task: Task) -> Renewal | None:
     ranges = {r.topic_partition: (r.start, r.end) for r in task.ranges if r.replica == 0}
     if task.credentials is None or task.credentials.right is None or not ranges:
         return None
-    return Renewal(task.credentials.group, task.credentials.right, ranges, task.stream)
+    return Renewal(task.credentials.group, task.credentials.right, ranges, task.stream, task.rewinds)
 
 
 class _Commit(Protocol):

@@ -19,7 +19,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -30,7 +30,7 @@ from kafka_source.group.classic.member import Member, MemberSettings
 from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.requests import commit_offsets, fetch_entries
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
-from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote, rewinds_in
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
 
@@ -106,12 +106,14 @@ class Renewal:
         right: The id of the batch's right, see `Right`.
         ranges: The first offset of the batch and the next offset after it, by partition.
         stream: The stream's id; offsets with this id in their note are the stream's own commits. None: a batch.
+        rewinds: The rewinds of the group that the batch follows, by partition.
     """
 
     group: str
     right: str
     ranges: Mapping[TopicPartition, tuple[int, int]]
     stream: str | None
+    rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     async def wait(
         self, client: KafkaClient, error: FencedError, refused: Set[tuple[int, str]], deadline: Deadline
@@ -179,12 +181,17 @@ class Renewal:
 
     async def _moved_by_others(self, client: KafkaClient, deadline: Deadline) -> list[TopicPartition]:
         committed = await fetch_entries(client, self.group, self.ranges, deadline)
-        return sorted(
-            tp
-            for tp, entry in committed.items()
-            if entry.offset != self.ranges[tp][0]
-            and (self.stream is None or OffsetNote.parse(entry.metadata).stream != self.stream)
-        )
+        rewinds = rewinds_in(committed)
+
+        def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
+            start, _ = self.ranges[tp]
+            if entry.offset < start:
+                # Without a rewind the batch begins after it because retention has deleted the records in between.
+                return rewinds.get(tp) not in (None, self.rewinds.get(tp))
+            is_own = self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
+            return entry.offset > start and not is_own
+
+        return sorted(tp for tp, entry in committed.items() if is_moved(tp, entry))
 
 
 def _lost(error: FencedError, why: str) -> FencedError:

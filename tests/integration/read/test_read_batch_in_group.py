@@ -146,15 +146,15 @@ def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, 
 
 
 @contextmanager
-def kept(members, name, *, siblings=None, strategy=None, **settings):
-    """Keep the slots of a batch of one record in each partition; their credentials, and the future of the keeper."""
+def kept(members, name, *, siblings=None, strategy=None, end=1, **settings):
+    """Keep the slots of a batch that ends at this offset; return their credentials, and the future of the keeper."""
     planner = members.make(name, app="batch", rewinds=False, **settings)
     right, over = uuid4().hex, threading.Event()
     slots = [replace(slot.credentials, right=right) for slot in planner.join(30).slots]
     planner.detach()
     strategies = [load("range") if strategy is None else strategy]
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
-    ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
+    ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), end)
     patience = settings.get("rebalance_timeout_ms", 60_000) / 1000
     keeper = SlotKeeper(membership, slots, Right(right), ends, lambda: not over.is_set(), patience)
     with ThreadPoolExecutor(1) as pool:
@@ -200,16 +200,22 @@ def test_slots_of_a_batch_that_is_not_run_leave_until_a_task_commits(members, to
     assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
 
 
-def test_a_batch_does_not_undo_a_rewind_of_its_group(kafka, members, topic, group, groups):
+@pytest.mark.parametrize("is_rewound", [False, True])
+def test_a_batch_that_begins_after_its_groups_offset_undoes_no_rewind(kafka, members, topic, group, groups, is_rewound):
     name = topic("orders", partitions=1)
     produce(kafka.bootstrap_servers, name, 10)
     (tp,) = everything(name, 1)
-    with kept(members, name, slots=1, rebalance_timeout_ms=1_000) as (slots, _):
+    groups.create(group, {tp: 3})
+    with kept(members, name, end=9, slots=1, rebalance_timeout_ms=1_000) as (slots, _):
         wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
-        groups.rewind(group, {tp: 3})
-        with pytest.raises(FencedError, match=f"a rewind has changed the offsets of {name}"):
-            commit_as_tasks(members, group, slots, 7)
-    assert groups.committed(group) == {tp: 3}
+        if is_rewound:
+            groups.rewind(group, {tp: 2})
+            with pytest.raises(FencedError, match=f"a rewind has changed the offsets of {name}"):
+                commit_as_tasks(members, group, slots, 8)
+        else:
+            # Retention has deleted the records up to the start of the batch.
+            commit_as_tasks(members, group, slots, 8)
+    assert groups.committed(group) == {tp: 2 if is_rewound else 9}
 
 
 def test_slots_that_have_left_a_group_of_others_join_again_for_a_task(kafka, members, topic, group, groups):
