@@ -219,8 +219,8 @@ class KubernetesCluster:
                 try:
                     self._step(pod)
                 except urllib.error.HTTPError as error:
-                    # Spark has deleted the pod, or has not created yet what the pod mounts.
-                    if error.code != HTTPStatus.NOT_FOUND:
+                    # Spark has deleted or changed the pod, or has not created yet what the pod mounts.
+                    if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                         raise
             # Write the file in place, because it is mounted.
             self._hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{line}\n" for line in self._names(pods)))

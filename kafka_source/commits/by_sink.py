@@ -106,7 +106,7 @@ class BySink(CommitPolicy):
         if stream:
             name = self._record.name(stream)
             check_undecided(planned, committed, stream, name, has_record=decided is not None)
-        return Replay(remaining(planned, owned.slots, committed))
+        return Replay(remaining(planned, owned.slots, committed, batch.rewinds))
 
     def tasks_made(
         self,
@@ -229,9 +229,10 @@ def _is_own(r: Range, entry: CommitOffset, stream: str) -> bool:
 
 
 def remaining(
-    planned: Iterable[PlannedInput],
+    planned: Sequence[PlannedInput],
     owned: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, CommitOffset],
+    rewinds: Mapping[TopicPartition, str],
 ) -> list[PlannedInput]:
     """Return the ranges of an undecided batch's replay.
 
@@ -242,33 +243,36 @@ def remaining(
         planned: The batch's inputs, as its end offset defines them.
         owned: The partitions that the query owns now, with their slots.
         committed: The group's committed offsets.
+        rewinds: The rewinds of the group that the batch follows.
     """
+    starts: dict[TopicPartition, int] = {}
+    for r in (r for one in planned for r in one.ranges):
+        starts[r.topic_partition] = min(r.start, starts.get(r.topic_partition, r.start))
+
+    def left(r: Range) -> Range:
+        tp = r.topic_partition
+        if tp not in owned:
+            # The new owner starts at the group's offset and reads the range.
+            return r._replace(start=r.end)
+        if (entry := committed.get(tp)) is None:
+            return r
+        # The group's offset is of a later leader's log, so the log may have been truncated after the plan.
+        is_of_later_leader = 0 <= r.epoch < entry.leader_epoch
+        is_rewound = OffsetNote.parse(entry.metadata).rewound not in (None, rewinds.get(tp))
+        if entry.offset < starts[tp]:
+            # If the group was set back after the batch was planned, the next batch begins at the group's offset.
+            return r._replace(start=r.end) if is_of_later_leader or is_rewound else r
+        epoch = entry.leader_epoch if is_of_later_leader else r.epoch
+        return r._replace(start=max(r.start, entry.offset), epoch=epoch)
+
     found = []
     for slot, ranges in planned:
-        kept = [_remaining(r, owned, committed.get(r.topic_partition)) for r in ranges]
         of_slot: dict[int, list[Range]] = {}
-        for r in kept:
+        for r in map(left, ranges):
             if r.size:
                 of_slot.setdefault(owned.get(r.topic_partition, slot), []).append(r)
         found += [PlannedInput(owner, tuple(of_it)) for owner, of_it in sorted(of_slot.items())]
     return found
-
-
-def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:
-    if r.topic_partition not in owned:
-        # The new owner starts at the group's offset and reads the range.
-        return r._replace(start=r.end)
-    if committed is None:
-        return r
-    # The group's offset is of a later leader's log, so the log may have been truncated after the plan.
-    is_of_later_leader = 0 <= r.epoch < committed.leader_epoch
-    is_rewound = OffsetNote.parse(committed.metadata).rewound is not None
-    if committed.offset < r.start and (is_of_later_leader or is_rewound):
-        # The group was set back after the batch was planned. The next batch begins at the group's offset.
-        return r._replace(start=r.end)
-    if committed.offset <= r.start:
-        return r
-    return r._replace(start=committed.offset, epoch=committed.leader_epoch if is_of_later_leader else r.epoch)
 
 
 def handoff_of(

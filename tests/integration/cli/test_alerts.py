@@ -133,6 +133,7 @@ def members_that_poll_rarely(servers: str, topic: str) -> Iterator[None]:
 def test_each_alert_fires(spark: SparkSession, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yml"
     rules.write_text(faster_rules())
+    closing.clear()
     with ExitStack() as stack:
         proxy = stack.enter_context(TcpProxy())
         kafka = stack.enter_context(EmbeddedKafka(advertised_ports={1: proxy.port}))

@@ -52,26 +52,32 @@ OTHERS = ""
 
 def test_a_batch_that_nobody_decided_on_is_read_as_planned_where_the_group_has_not_moved() -> None:
     committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(5, metadata="mine")}
-    assert remaining(PLANNED, {A: 0, B: 1}, committed) == PLANNED
-    assert remaining(PLANNED, {A: 0, B: 1}, {}) == PLANNED
+    assert remaining(PLANNED, {A: 0, B: 1}, committed, {}) == PLANNED
+    assert remaining(PLANNED, {A: 0, B: 1}, {}, {}) == PLANNED
 
 
 def test_what_others_have_read_is_left_out() -> None:
     committed = {A: CommitOffset(13, metadata=OTHERS), B: CommitOffset(30, metadata=OTHERS)}
-    assert remaining(PLANNED, {A: 0, B: 1}, committed) == [(0, (Range("t", 0, 13, 20),))]
+    assert remaining(PLANNED, {A: 0, B: 1}, committed, {}) == [(0, (Range("t", 0, 13, 20),))]
 
 
-def test_a_replay_follows_the_log_from_which_others_have_read() -> None:
-    planned = [PlannedInput(0, (Range("t", 0, 10, 20, epoch=1),))]
-    for epoch, follows in ((2, 2), (0, 1), (-1, 1)):
-        left = remaining(planned, {A: 0}, {A: CommitOffset(13, epoch, OTHERS)})
-        assert left == [(0, (Range("t", 0, 13, 20, epoch=follows),))]
-        left = remaining(planned, {A: 0}, {A: CommitOffset(7, epoch, OTHERS)})
-        assert left == ([] if follows == 2 else planned)
+@pytest.mark.parametrize(("epoch", "follows"), [(2, 2), (0, 1), (-1, 1)])
+def test_a_replay_follows_the_log_from_which_others_have_read(epoch: int, follows: int) -> None:
+    planned = [PlannedInput(0, (Range("t", 0, 10, 15, epoch=1),)), PlannedInput(1, (Range("t", 0, 15, 20, epoch=1),))]
+
+    def left(offset: int) -> list[Range]:
+        found = remaining(planned, {A: 0}, {A: CommitOffset(offset, epoch, OTHERS)}, {})
+        return [r for one in found for r in one.ranges]
+
+    last = Range("t", 0, 15, 20, epoch=follows)
+    assert left(10) == [Range("t", 0, 10, 15, epoch=follows), last]
+    assert left(13) == [Range("t", 0, 13, 15, epoch=follows), last]
+    # The group was set back if the offset is of a later leader.
+    assert left(7) == ([] if follows == 2 else [r for one in planned for r in one.ranges])
 
 
 def test_what_others_own_is_theirs_to_read() -> None:
-    assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}) == PLANNED[1:]
+    assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}, {}) == PLANNED[1:]
 
 
 def test_a_replay_of_a_decided_batch_reads_what_was_decided_as_it_was_planned() -> None:
@@ -98,7 +104,7 @@ def test_a_batch_is_undecided_only_where_that_is_known(mark: str, stands: int, o
     is_unknown = stands > 10 and (not has_record or (mark == "mine" and stands <= 20))
     with pytest.raises(InvalidConfigurationError, match="t-0 from=10") if is_unknown else nullcontext():
         check_undecided(PLANNED[:1], committed, "mine", "record", has_record=has_record)
-    left = remaining(PLANNED[:1], {A: 0} if owned else {}, committed)
+    left = remaining(PLANNED[:1], {A: 0} if owned else {}, committed, {})
     # Nothing is read that another may have read too.
     read = {offset for _, ranges in left for r in ranges for offset in range(r.start, r.end)}
     assert read == (set(range(max(10, stands), 20)) if owned else set())
@@ -108,7 +114,7 @@ def test_a_replay_is_committed_by_the_slots_that_own_its_partitions_now() -> Non
     # Slot 0 keeps its place when the group removes slot 1, which had nothing to do with the first run.
     planned = [PlannedInput(0, (Range("t", 0, 10, 20), Range("t", 1, 5, 9))), PlannedInput(1, (Range("t", 2, 0, 4),))]
     owned = {A: 1, B: 0, TopicPartition("t", 2): 0}
-    left = remaining(planned, owned, {})
+    left = remaining(planned, owned, {}, {})
     assert left == [
         PlannedInput(0, (Range("t", 1, 5, 9),)),
         PlannedInput(1, (Range("t", 0, 10, 20),)),
