@@ -25,9 +25,9 @@ from assignors.wire import (
 class RedundantAssignor(Assignor):
     """Assign each partition to `copies` different subscribers, or to all if there are fewer, with even loads.
 
-    A member's Assignment lists all its copies; `primaries` returns the copies for which it is the primary, and
-    `replicas` numbers the rest. Copies stay with their members if balance allows. If a primary leaves, a standby of the
-    partition becomes the primary, and another member becomes a standby. The numbers of other standbys may change.
+    A member's Assignment lists every partition of which it has a copy; `primaries` returns those that it leads, and
+    `replicas` the copy numbers of the others. Copies stay with their members if balance allows. If a primary leaves, a
+    standby of the partition becomes the primary, and another member becomes a standby. Standbys may get other numbers.
 
     Args:
         copies: The number of members that hold each partition, at least 1.
@@ -204,7 +204,7 @@ class _Copies:
             for place in holders:
                 if (partition, place) not in self._kept:
                     new.setdefault(place, set()).add(partition)
-        # The members from which no chain ends at a member with few enough copies.
+        # The members from which no chain leads to a member with few enough copies.
         without: set[int] = set()
         for source in sorted(new, key=lambda place: -self._sizes[place]):
             if self._sizes[source] < lowest + 2:
@@ -222,7 +222,7 @@ class _Copies:
     def _chain(self, source: int, new: Mapping[int, set[int]], without: set[int]) -> list[tuple[int, int, int]]:
         """Return the shortest chain to a member with at least two copies fewer, last step first; empty: no chain.
 
-        Each step is the member that gives, the partition of the new copy, and the member that takes.
+        A step is a tuple: the member that gives up a new copy, the copy's partition, and the member that takes it over.
         """
         came: dict[int, tuple[int, int, int] | None] = {source: None}
         unreached: dict[Pool, set[int]] = {}
@@ -245,7 +245,7 @@ class _Copies:
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
         moved = False
-        # Go backwards, because standbys are appended after primaries, and should move first.
+        # Go backwards, because standbys, which should move first, are appended after primaries.
         for at in range(len(holders) - 1, -1, -1):
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:

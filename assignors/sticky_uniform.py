@@ -88,7 +88,7 @@ def _deal(
     """Assign the partitions that are left.
 
     They go round-robin to the members with fewer than `min_size` partitions, and the last `extra` partitions, one each,
-    to members with exactly `min_size`. Rounds before a member is full give each member a slice of `left`.
+    to members with exactly `min_size`. All rounds until the next member is full are one slice of `left` per member.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0
@@ -119,8 +119,8 @@ def _match_racks(
 ) -> tuple[list[int], int]:
     """Assign partitions to members on their racks, the partitions with the fewest such members first.
 
-    A partition goes round-robin to a member on its racks with fewer than `min_size` partitions, else, while `extra` is
-    above 0, to the first member on its racks with exactly `min_size`. Updates `given`, `below` and `level`.
+    Members on a partition's racks take it round-robin while they have fewer than `min_size` partitions; else, while
+    `extra` is above 0, the first that has exactly `min_size` takes it. Updates `given`, `below` and `level`.
 
     Returns:
         The partitions that match no member, and the remaining `extra`.
@@ -178,7 +178,7 @@ def _places_by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]
 
 
 def _next(spots: dict[str, list[int]], here: frozenset[str], pointer: int, size: int) -> int | None:
-    """Return the next spot on one of the racks, from the pointer on and around the end; None: no spot."""
+    """Return the next spot on one of the racks, from the pointer to the end, then from 0 on; None: no spot."""
     best: int | None = None
     for rack in here:
         on_rack = spots.get(rack)

@@ -122,7 +122,7 @@ class _Reader:
 
 
 def _decrypted(protected: bytes, password: str) -> bytes:
-    """Return a private key (PKCS8, DER). It is XORed with SHA-1 digests, each of the password and the digest before."""
+    """Decrypt a private key (PKCS8, DER): XOR with a chain of SHA-1 digests of the password and the previous digest."""
     secret = _utf16(password)
     sealed = _octets(protected)
     salt, hidden, check = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]

@@ -9,7 +9,7 @@ With `commit.transactional` all attempts of a task use the slot's transactional 
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
 the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group; a partition
 that another member may have is published as lost. A committer whose commit is refused fetches the owners (`Renewal`).
-If a keeper has left because no task committed for long, a task's `Renewal` also asks the keeper to rejoin.
+If a keeper has left because no task committed for a long time, a task's `Renewal` also asks the keeper to rejoin.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOOK_AGAIN_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """The right to commit a batch, on the side of the process whose slots have given their credentials away.
+    """The right to commit a batch, as seen by the process whose slots have given their credentials away.
 
     Attributes:
         id: The name of published credentials, different after each start of the query; None: no renewal.
@@ -71,7 +71,7 @@ class Right:
             client: The cluster's client.
             group: The group in which the slots have joined again.
             ends: The next offset after the batch, by partition.
-            owners: The credentials of the slot that owns each partition, without partitions of other members.
+            owners: The credentials of the slot that owns each partition; partitions of other members are left out.
             deadline: The time limit.
         """
         entries = {}
@@ -90,7 +90,7 @@ class Right:
             client: The cluster's client.
             group: The group id.
             partitions: The partitions of the batch.
-            since: The generation of the refused credentials; requests of earlier generations are answered already.
+            since: The generation of the refused credentials; requests for earlier ones are answered already.
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
@@ -156,7 +156,7 @@ class Renewal:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
-        """Ask the batch's keeper to rejoin, because it leaves if no task commits for long."""
+        """Ask the batch's keeper to rejoin, because it leaves if no task commits for a long time."""
         entries = {tp: CommitOffset(beyond(generation)) for tp in self.ranges}
         without_membership = SlotCredentials.without_membership(ASKED.of(self.group, self.right))
         await commit_offsets(client, without_membership, entries, deadline)

@@ -70,7 +70,7 @@ class Membership(ABC):
 
     @abstractmethod
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Take and release partitions by later assignments, and rejoin with lost slots; raises as `join`."""
+        """Take and release partitions as later assignments say, rejoin with slots that were lost; raises as `join`."""
 
     @property
     def assignment(self) -> GroupAssignment:
@@ -112,8 +112,8 @@ class Membership(ABC):
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
 
-        Send heartbeats first if the coordinator has not answered for long, because a suspended process does not
-        know yet that its session has ended.
+        Send heartbeats first if the coordinator has not answered for a long time, because a process that was suspended
+        does not know yet that its session has ended.
 
         Raises:
             FencedError: Another process has joined with a slot's instance id.

@@ -1,7 +1,7 @@
 """Connect to the first address of a host name that answers (RFC 8305, "happy eyeballs"), with blocking sockets.
 
-An address behind a firewall or of a dead machine does not answer, and could take the whole time for a connection.
-So the next address is tried after a short delay, while attempts for earlier addresses continue.
+An address that is behind a firewall, or that belongs to a dead machine, does not answer, and could use up all the time
+allowed for connecting. So the next address is tried after a short delay, while attempts for earlier addresses continue.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def connect_first(host: str, port: int, seconds: float) -> socket.socket:
 
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:
-    """Return the addresses in order, but with IPv4 and IPv6 in turns, from the first address's family on."""
+    """Return the addresses with IPv4 and IPv6 in turns, the first address first; each family keeps its order."""
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)

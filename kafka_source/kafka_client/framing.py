@@ -147,7 +147,7 @@ NO_TAGS = b"\0"
 
 
 def compact(length: int) -> bytes:
-    """Return a length or count of a flexible version (KIP-482)."""
+    """Return a length or count as flexible versions encode it (KIP-482): plus 1, as a varint."""
     rest, found = length + 1, bytearray()
     while rest > 0x7F:
         found.append(rest & 0x7F | 0x80)

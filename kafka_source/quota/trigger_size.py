@@ -1,4 +1,4 @@
-"""The number of offsets with which a trigger takes its target time (`targetTriggerDuration`). Pure.
+"""The number of offsets that makes a trigger last its target time (`targetTriggerDuration`). Pure.
 
 A trigger takes `fixed + cost x offsets` seconds. This is the line through the recent micro-batches by the median of all
 slopes (Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. If
@@ -19,10 +19,10 @@ MAX_CHANGE = 10.0
 """The largest factor from one micro-batch's size to the next, because the line does not hold far beyond its points."""
 
 _NEAR = 0.25
-"""The part of its goal by which a trigger may differ from the goal and still meet it."""
+"""A trigger meets its goal if its duration differs from the goal by at most this part of the goal."""
 
 _ODD = 1.5
-"""A trigger is odd if its duration is off the line by more than this factor. Two in a row show another speed."""
+"""A trigger is odd if its duration is off the line by more than this factor. Two in a row mean a changed speed."""
 
 _COMPARABLE = 1.5
 """Two micro-batches give a slope only if one is at least this many times as large as the other."""

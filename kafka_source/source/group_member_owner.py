@@ -118,8 +118,8 @@ class GroupMemberOwner(PartitionOwner):
     def rejoin_if_due(self) -> OwnedPartitions:
         """Rejoin the group if a rebalance is due, and return the slots' current partitions.
 
-        Members rejoin when a reader calls this between two micro-batches. If another read of this driver waited for the
-        members, they have rejoined earlier, and have claimed the partitions of the micro-batch that is committed next.
+        Members rejoin when a reader calls this between two micro-batches. If another read of this driver waits in a
+        join, they rejoin without this call, and claim the partitions of the micro-batch that is not committed yet.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
@@ -223,7 +223,7 @@ class GroupMemberOwner(PartitionOwner):
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
     def credentials(self, slot: int) -> SlotCredentials:
-        """Return the slot's credentials; a replayed batch may have had more slots than the query has now."""
+        """Return the credentials of a slot, modulo the number of slots: a replayed batch may have had more slots."""
         self.join()
         slots = self._membership.credentials
         return replace(slots[slot % len(slots)], right=self._right_id)

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class ShortLogs:
-    """The partitions whose log ends before the query's position, while their leader may be behind.
+    """The partitions whose log ends before the query's position, perhaps only because their leader is behind.
 
     Args:
         seconds: The time for which a leader may be behind (`data.loss.patience.ms`).
@@ -191,7 +191,7 @@ class PositionTracker:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the checkpoint was compared with the query's own commits; nothing is committed earlier."""
+        """Whether the checkpoint was compared with the query's own commits; before that, nothing is committed."""
         return self._is_compared
 
     @property
@@ -201,7 +201,7 @@ class PositionTracker:
 
     @property
     def marks_steps_back(self) -> bool:
-        """Whether the checkpoint marks a step back in the same way as a rewind."""
+        """Whether a step back gets a rewind's mark in the checkpoint; not if every copy of a partition emits rows."""
         return not self._own_positions
 
     def compare_with_group(self, newest: StreamOffset) -> None:
@@ -243,7 +243,7 @@ class PositionTracker:
 
         Without a rebalance or a new partition the positions are the ends of the last batch. After a rebalance the
         group's committed offsets count too. A partition that is new to this query starts at its first offset or, when
-        the query starts, at the options' start. A position beyond the end of a log moves into the log. Tasks detect
+        the query starts, where the options say. A position beyond the end of a log moves into the log. Tasks detect
         positions before the first offset, without another request.
 
         Raises:

@@ -29,7 +29,7 @@ _MIN_WIDTH = 8
 
 
 def console() -> Console:
-    """Return the console of standard output, with colours on a terminal and without a width elsewhere."""
+    """Return the console for standard output: coloured on a terminal; elsewhere so wide that nothing is folded."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE
     return Console(width=width, highlight=False)
 

@@ -231,7 +231,7 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
         node_id: The node's id.
         folder: The node's folder for data.
         cluster_id: The id of the cluster, as returned by `new_uuid`.
-        formatted: The files of StorageTool, as returned by `formatted_files`.
+        formatted: The files that StorageTool writes, as returned by `formatted_files`.
     """
     for path, content in formatted.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -243,7 +243,7 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
 
 @cache
 def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
-    """Return the files of StorageTool that are the same on every node of every cluster.
+    """Return the files that StorageTool writes and that are the same on every node of every cluster.
 
     Only the ids differ from node to node. The file is `bootstrap.checkpoint` or, from Kafka 4.4 on, a snapshot of the
     metadata's log. The tool runs once for each version and settings, because a run takes a third of a broker's start.

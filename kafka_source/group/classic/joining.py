@@ -114,7 +114,7 @@ class JoinRounds:
 
     @property
     def watches_as_leader(self) -> bool:
-        """Whether this query watches the group's topics, because a slot leads or the leader does not know its role."""
+        """Whether this query watches the group's topics: a slot leads, or the leader does not know that it leads."""
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     async def open_siblings(self) -> None:
@@ -195,8 +195,8 @@ class JoinRounds:
     # ---- one round
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
-        """Join as `_join_round` does, but wait for the end of a rewind; raise the reason for another refusal."""
-        # A rewind, during which the group refuses other strategies, may end between the refusal and the description.
+        """Join as `_join_round` does; retry while the group is being rewound. Raise another refusal with its reason."""
+        # During a rewind the group refuses other strategies. The rewind may have ended when the group is described.
         may_have_ended = True
         while True:
             try:

@@ -360,7 +360,7 @@ class Member:
     async def _classify_fenced(self, code: int, connection: Connection, deadline: Deadline) -> int:
         """Return the error code to act on: UNKNOWN_MEMBER_ID if the coordinator has only lost this member's id.
 
-        COORDINATOR_LOAD_IN_PROGRESS: the state is not known yet, or the broker is no longer the coordinator.
+        COORDINATOR_LOAD_IN_PROGRESS (retry): the coordinator has moved, or the instance id's holder is still unknown.
 
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
         JoinGroup, but with the leader's assignment. If the coordinator fails earlier, the next coordinator loads the

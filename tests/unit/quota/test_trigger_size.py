@@ -38,7 +38,7 @@ def trigger(size: TriggerSize, *, fixed: float, speed: float, offsets: int | Non
 
 
 def settled(target: float, *, fixed: float, speed: float) -> TriggerSize:
-    """The size of a query that has run for long."""
+    """The size of a query that has run for a long time."""
     size = TriggerSize(target)
     for _ in range(40):
         size, _ = trigger(size, fixed=fixed, speed=speed)
