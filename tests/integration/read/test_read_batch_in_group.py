@@ -183,7 +183,7 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
 def commit_as_tasks(members, group, slots, start=0):
     """Commit the end of a batch of one record in each partition as its tasks do."""
     for slot in slots:
-        renewal = Renewal(group, slot.right, dict.fromkeys(slot.partitions, (start, start + 1)), None)
+        renewal = Renewal(group, slot.right, dict.fromkeys(slot.partitions, (start, start + 1)), None, {})
         (session,) = SlotSession.attach_all(members.config, [slot], 20, renewal).result(21)
         if not isinstance(session, SlotSession):
             raise session
