@@ -24,9 +24,7 @@ _GIVEN_BESIDE = ("kafka.group.id", "schema.registry.url", "topic")
 _TAKEN_WORDS = re.compile(
     r"(?<=` takes )(?!a |at |no |one )[\w-]+(?:(?:,| or| and) [\w-]+)*(?= (?:only )?(?:with|in) )"
 )
-_CODE = re.compile(
-    r"(?<![`\w.=/])(?:[a-z]\w*(?:\.\w+)+(?:=\w+)?|[a-z]\w*=\w+|(?:assign|subscribe)\b|\w+(?:Offsets|Trigger)\b)"
-)
+_CODE = re.compile(r"(?<![`\w.=/])(?:[a-z]\w*(?:\.\w+)+(?:=\w+)?|[a-z]\w*=\w+|(?:assign|subscribe)\b|[a-z]+[A-Z]\w*)")
 
 
 def as_markdown() -> str:
