@@ -23,7 +23,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from testbed.spark_cluster import LOOPBACK, SPARK, free_port, server_process, until_log
+from testbed.spark_cluster import LOOPBACK, SPARK, free_port, server_process
 
 KUBERNETES, ETCD = "1.37.2", "3.7.0"
 SERVERS = Path.home() / ".cache" / "kafkagroup" / f"kubernetes-{KUBERNETES}"
@@ -93,7 +93,6 @@ class KubernetesCluster:
         self._folder, self._port = folder, free_port()
         self.address = f"https://{LOOPBACK}:{self._port}"
         self.inner_address = f"https://kubernetes.default.svc:{self._port}"
-        self._resources = ExitStack()
         self._ended = threading.Event()
         self._pods: dict[str, tuple[subprocess.Popen[bytes], ExitStack]] = {}
         self._addresses = (f"127.{os.getpid() % 250 + 1}.0.{number}" for number in itertools.count(1))
@@ -128,19 +127,21 @@ class KubernetesCluster:
             "service-account-key-file": key,
             "service-account-signing-key-file": key,
         }
-        try:
-            self._serve("etcd", etcd, "ready to serve client requests")
-            self._serve("apiserver", api_server, "Serving securely")
+        with ExitStack() as resources:
+            for name, flags, ready in (
+                ("etcd", etcd, "ready to serve client requests"),
+                ("apiserver", api_server, "Serving securely"),
+            ):
+                command = [str(SERVERS / name), *(f"--{flag}={value}" for flag, value in flags.items())]
+                resources.enter_context(server_process(command, self._folder / f"{name}.log", os.environ, ready))
             self._trust = ssl.create_default_context(cafile=str(self.certificate))
             self._await_ready()
             node = threading.Thread(target=self._run_node, name="node")
             node.start()
-            self._resources.callback(self._stop_pods)
-            self._resources.callback(node.join)
-            self._resources.callback(self._ended.set)
-        except BaseException:
-            self._resources.close()
-            raise
+            resources.callback(self._stop_pods)
+            resources.callback(node.join)
+            resources.callback(self._ended.set)
+            self._resources = resources.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -194,11 +195,6 @@ class KubernetesCluster:
     def logs(self) -> str:
         """Return what all pods have printed."""
         return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("pods/*/log")))
-
-    def _serve(self, name: str, flags: Mapping[str, object], ready: str) -> None:
-        command = [str(SERVERS / name), *(f"--{flag}={value}" for flag, value in flags.items())]
-        self._resources.enter_context(server_process(command, self._folder / f"{name}.log", os.environ))
-        until_log(self._folder / f"{name}.log", ready)
 
     def _await_ready(self) -> None:
         """Wait for the first namespace, and create the objects in it that Kubernetes' controllers would create."""

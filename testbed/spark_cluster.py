@@ -44,14 +44,18 @@ def without_our_paths() -> dict[str, str]:
 
 @contextmanager
 def server_process(
-    command: Sequence[str], log: Path, environment: Mapping[str, str]
+    command: Sequence[str], log: Path, environment: Mapping[str, str], ready: str = ""
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server until the block ends; at the end, no process of its session is left."""
+    """Run a server until the block ends, which begins when the log contains `ready`.
+
+    At the end, no process of the server's session is left.
+    """
     with log.open("ab") as output:
         server = subprocess.Popen(
             command, stdout=output, stderr=output, env={**environment}, cwd=log.parent, start_new_session=True
         )
         try:
+            until_log(log, ready)
             yield server
         finally:
             server.terminate()
@@ -87,8 +91,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
     conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     command = [str(SPARK / "bin" / "spark-submit"), "--master", "local[2]", *conf, *main]
-    with server_process(command, folder / "server.log", environment):
-        until_log(folder / "server.log", "Spark Connect server started at")
+    with server_process(command, folder / "server.log", environment, "Spark Connect server started at"):
         yield f"sc://{LOOPBACK}:{port}"
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from kafkagroup.embedded import resolve
-from testbed.spark_cluster import LOOPBACK, SPARK, free_port, server_process, until_log
+from testbed.spark_cluster import LOOPBACK, SPARK, free_port, server_process
 
 #: The version of Hadoop in pyspark 4.3, and BouncyCastle, which the shaded jar leaves out.
 JARS = (
@@ -41,7 +41,6 @@ class YarnCluster:
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str]) -> None:
         self._folder, self._environment = folder, environment
-        self._resources = ExitStack()
 
     def __enter__(self) -> YarnCluster:
         names = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
@@ -73,15 +72,12 @@ class YarnCluster:
             (settings / name).write_text(f"<configuration>{listed}</configuration>")
         (settings / "log4j2.properties").write_text(_LOG)
         classes = os.pathsep.join(map(str, (settings, *resolve(JARS), SPARK / "jars" / "*")))
-        try:
+        with ExitStack() as resources:
             for name, ready in _SERVERS.items():
-                log = self._folder / f"{name}.log"
                 command = ["java", "-Xmx256m", "-cp", classes, f"org.apache.hadoop.yarn.server.{name}"]
-                self._resources.enter_context(server_process(command, log, self._environment))
-                until_log(log, ready)
-        except BaseException:
-            self._resources.close()
-            raise
+                log = self._folder / f"{name}.log"
+                resources.enter_context(server_process(command, log, self._environment, ready))
+            self._resources = resources.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
