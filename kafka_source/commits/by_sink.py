@@ -143,8 +143,8 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
-        rewound = OffsetNote.parse(entry.metadata).rewound
-        return entry.offset != batch.partitions[tp].start or rewound not in (None, batch.rewinds.get(tp))
+        is_rewound = entry.unfollowed_rewind(batch.rewinds.get(tp)) is not None
+        return is_rewound or entry.offset != batch.partitions[tp].start
 
     read = [tp for tp, span in batch.partitions.items() if span.end > span.start and tp in committed]
     return not read or any(is_moved(tp, committed[tp]) for tp in read)
@@ -258,7 +258,7 @@ def remaining(
             return r
         # The group's offset is of a later leader's log, so the log may have been truncated after the plan.
         is_of_later_leader = 0 <= r.epoch < entry.leader_epoch
-        is_rewound = OffsetNote.parse(entry.metadata).rewound not in (None, rewinds.get(tp))
+        is_rewound = entry.unfollowed_rewind(rewinds.get(tp)) is not None
         if entry.offset < starts[tp]:
             # If the group was set back after the batch was planned, the next batch begins at the group's offset.
             return r._replace(start=r.end) if is_of_later_leader or is_rewound else r

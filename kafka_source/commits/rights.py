@@ -30,7 +30,7 @@ from kafka_source.group.classic.member import Member, MemberSettings
 from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.requests import commit_offsets, fetch_entries
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
-from kafka_source.model.commits import CommitOffset, OffsetNote, rewinds_in
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
 
@@ -181,13 +181,13 @@ class Renewal:
 
     async def _moved_by_others(self, client: KafkaClient, deadline: Deadline) -> list[TopicPartition]:
         committed = await fetch_entries(client, self.group, self.ranges, deadline)
-        rewinds, followed = rewinds_in(committed), self.rewinds
+        followed = self.rewinds
 
         def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
             start, _ = self.ranges[tp]
             if entry.offset < start:
                 # Without a rewind the checkpoint is ahead of the group, or retention has deleted the records between.
-                return followed is not None and rewinds.get(tp) not in (None, followed.get(tp))
+                return followed is not None and entry.unfollowed_rewind(followed.get(tp)) is not None
             is_own = self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
             return entry.offset > start and not is_own
 

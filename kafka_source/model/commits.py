@@ -26,6 +26,11 @@ class CommitOffset:
     metadata: str = ""
     topic_id: str | None = field(default=None, compare=False)
 
+    def unfollowed_rewind(self, followed: str | None) -> str | None:
+        """Return the id of the rewind whose mark the offset has, unless it is `followed`; None: there is none."""
+        rewind = OffsetNote.parse(self.metadata).rewound
+        return rewind if rewind and rewind != followed else None
+
 
 def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
     """Check that a commit without a transaction would be refused as a whole if a topic was created again.

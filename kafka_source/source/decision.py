@@ -34,7 +34,7 @@ from enum import Enum
 
 from assignors.model import TopicPartition
 from kafka_source.errors import DataLossError
-from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.commits import CommitOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +198,6 @@ def decide(tp: TopicPartition, known: Known, facts: Facts, rules: Rules) -> Deci
     return _by_log(tp, continued, facts.log, rules)
 
 
-def unfollowed_rewind(known: Known, entry: CommitOffset) -> str | None:
-    """Return the rewind of a committed offset that the query has not followed yet; None: there is none."""
-    rewind = OffsetNote.parse(entry.metadata).rewound
-    return rewind if rewind and rewind != known.rewind else None
-
-
 def _by_group(known: Known, facts: GroupFacts, rules: Rules) -> Decision:
     entry, known = facts.entry, replace(known, other=None)
     if entry is not None and entry.offset == facts.own_ahead:
@@ -211,7 +205,7 @@ def _by_group(known: Known, facts: GroupFacts, rules: Rules) -> Decision:
         if rules.replays and known.next is not None:
             return Decision(known, stepped_from=entry.offset)
     rewound_from = None
-    if entry is not None and (rewind := unfollowed_rewind(known, entry)) is not None:
+    if entry is not None and (rewind := entry.unfollowed_rewind(known.rewind)) is not None:
         rewound_from = known.next
         known = replace(known, next=None, rewind=rewind)
     own, group = known.next, None if entry is None else entry.offset

@@ -14,7 +14,6 @@ from assignors.model import TopicPartition
 from kafka_source.group.classic import strategies
 from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, OffsetNote, is_of_other_topic, with_notes
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.source import decision
 from kafka_source.source.decision import Decision, Known
 
 
@@ -162,7 +161,7 @@ class Positions:
 
     def unfollowed_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
         """Return, by partition, the ids of rewinds that the query has not followed yet."""
-        found = {tp: decision.unfollowed_rewind(self.known(tp), entry) for tp, entry in committed.items()}
+        found = {tp: entry.unfollowed_rewind(self.known(tp).rewind) for tp, entry in committed.items()}
         return {tp: rewind for tp, rewind in found.items() if rewind is not None}
 
     def note_rewinds(self, rewinds: Mapping[TopicPartition, str]) -> None:

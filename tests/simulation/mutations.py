@@ -32,6 +32,7 @@ from kafka_source.group.consumer import membership as consumer_membership
 from kafka_source.group.consumer import slot as consumer_slot
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.driver_figures import RebalanceCause
 from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare
@@ -39,7 +40,6 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
 from kafka_source.source import (
     batch,
-    decision,
     facts,
     group_member_owner,
     position_tracker,
@@ -583,7 +583,7 @@ MUTATIONS = (
         (as_members.AsMembers, "begin_generation"),
         _forget_late_commits,
     ),
-    Mutation("follow no mark of a rewind", (decision, "unfollowed_rewind"), lambda _: lambda known, entry: None),
+    Mutation("follow no mark of a rewind", (CommitOffset, "unfollowed_rewind"), lambda _: lambda self, followed: None),
     Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
     Mutation(
         "keep no record where a topic was created again",
