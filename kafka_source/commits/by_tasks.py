@@ -77,9 +77,14 @@ class ByTasks(CommitPolicy):
             yield _CommittingTask(sessions, task, self._options)
 
 
+def committed_ranges(task: Task) -> list[Range]:
+    """Return the ranges whose ends a task commits: of redundant copies of a partition only the primary (replica 0)."""
+    return [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
+
+
 def renewal_of(task: Task) -> Renewal | None:
     """Return how a task gets new credentials if its slot is lost; None: the task ends."""
-    ranges = {r.topic_partition: (r.start, r.end) for r in task.ranges if r.replica == 0}
+    ranges = {r.topic_partition: (r.start, r.end) for r in committed_ranges(task)}
     if task.credentials is None or task.credentials.right is None or not ranges:
         return None
     return Renewal(task.credentials.group, task.credentials.right, ranges, task.stream, task.rewinds)
@@ -95,8 +100,7 @@ class _CommittingTask(AttachedTask):
     def __init__(self, sessions: Sessions, task: Task, options: ReadOptions) -> None:
         super().__init__(sessions)
         self._task, self._options = task, options
-        # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
-        self._ranges = [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
+        self._ranges = committed_ranges(task)
 
     def commit(self, existing: Callable[[StreamOffset, CommitRead], None]) -> None:
         """Commit the ends of the task's ranges, except in topics that were deleted or created again since the plan.

@@ -106,14 +106,14 @@ class Renewal:
         right: The id of the batch's right, see `Right`.
         ranges: The first offset of the batch and the next offset after it, by partition.
         stream: The stream's id; offsets with this id in their note are the stream's own commits. None: a batch.
-        rewinds: The rewinds of the group that the batch follows, by partition; None: unknown, and not compared.
+        rewinds: The rewinds of the group that the batch follows, by partition.
     """
 
     group: str
     right: str
     ranges: Mapping[TopicPartition, tuple[int, int]]
     stream: str | None
-    rewinds: Mapping[TopicPartition, str] | None = None
+    rewinds: Mapping[TopicPartition, str]
 
     async def wait(
         self, client: KafkaClient, error: FencedError, refused: Set[tuple[int, str]], deadline: Deadline
@@ -181,13 +181,12 @@ class Renewal:
 
     async def _moved_by_others(self, client: KafkaClient, deadline: Deadline) -> list[TopicPartition]:
         committed = await fetch_entries(client, self.group, self.ranges, deadline)
-        followed = self.rewinds
 
         def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
             start, _ = self.ranges[tp]
             if entry.offset < start:
                 # Without a rewind the checkpoint is ahead of the group, or retention has deleted the records between.
-                return followed is not None and entry.unfollowed_rewind(followed.get(tp)) is not None
+                return entry.unfollowed_rewind(self.rewinds.get(tp)) is not None
             is_own = self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
             return entry.offset > start and not is_own
 

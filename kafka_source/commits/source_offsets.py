@@ -119,7 +119,8 @@ async def renewed_offsets(
     for (right, stream), handoffs in sources.items():
         # A source has a hand-off for each member that commits separately.
         by_partition = {tp: handoff for handoff in handoffs for tp in handoff.ranges}
-        renewal = Renewal(group, right, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream)
+        # A hand-off does not name the rewinds that its batch follows, so every rewind to before the batch counts.
+        renewal = Renewal(group, right, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream, rewinds={})
         owners = await renewal.wait(client, error, refused, deadline)
         for owner, partitions in group_by_owner(owners):
             ends = {tp: by_partition[tp].ends_of([tp], client.cluster_id)[tp] for tp in partitions}

@@ -18,7 +18,7 @@ from kafka_source.client_config import Settings
 from kafka_source.commits.handoff import BatchOfRun, DecisionRecord, Handoff, collect, publish, record_of
 from kafka_source.commits.rights import Renewal, Right
 from kafka_source.commits.side_groups import BEYOND_ALL_LOGS, private_groups
-from kafka_source.commits.source_offsets import offsets_of_sources
+from kafka_source.commits.source_offsets import offsets_of_sources, renewed_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, InvalidConfigurationError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
@@ -129,7 +129,7 @@ def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
         member = query.stream._owner.credentials(0)
         assert member is not None
         client.run(Right(driver).publish(client, group, {tp: end}, {tp: member}, Deadline(30)))
-        renewal = Renewal(group, driver, {tp: (end, end)}, None)
+        renewal = Renewal(group, driver, {tp: (end, end)}, None, {})
         client.run(renewal._ask(client, member.generation, Deadline(30)))
         assert client.run(
             renewal.wait(client, FencedError("", code=ErrorCode.ILLEGAL_GENERATION), frozenset(), Deadline(30))
@@ -141,6 +141,33 @@ def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
     assert private_groups(made) == made
     for name in made:
         assert min(committed(kafka, name).values()) > BEYOND_ALL_LOGS, name
+
+
+@pytest.mark.parametrize("is_rewound", [False, True])
+def test_a_sink_with_new_credentials_undoes_no_rewind(kafka, topics, group, pipe, is_rewound):
+    query = pipe(maxOffsetsPerTrigger=COUNT // 2)
+    query.whole_batch()
+    query.batch()
+    member = query.stream._owner.credentials(0)
+    # The members leave, as if the group had removed those of a suspended driver.
+    query.close()
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    wait_until(lambda: groups.describe(group).members == (), "the members to leave")
+    places = sorted(committed(kafka, group))
+    if is_rewound:
+        groups.rewind(group, dict.fromkeys(places, 0))
+    owner = replace(member, generation=member.generation + 2, member_id="later")
+    client = cached_client(query.settings)
+    client.run(
+        Right(member.right).publish(client, group, query.offsets[-1].ends, dict.fromkeys(places, owner), Deadline(30))
+    )
+    batch, refusal = BatchOfRun(query.name, query.run, 1), FencedError("", code=ErrorCode.ILLEGAL_GENERATION)
+    renewed = renewed_offsets(client, group, batch, Deadline(30), refusal, frozenset())
+    if is_rewound:
+        with pytest.raises(FencedError, match="a rewind has changed the offsets"):
+            client.run(renewed)
+    else:
+        assert {one.member.member_id for one in client.run(renewed)} >= {"later"}
 
 
 @BOTH_PROTOCOLS

@@ -15,7 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.commits.by_driver import ByDriver
 from kafka_source.commits.by_program import ByProgram
 from kafka_source.commits.by_sink import BySink
-from kafka_source.commits.by_tasks import ByTasks
+from kafka_source.commits.by_tasks import ByTasks, renewal_of
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.commits.rights import SlotSession
@@ -420,6 +420,16 @@ def test_only_tasks_that_commit_do_so_behind_their_last_record(session: Session,
     # Not a copy's end, and not where others have committed further.
     note = OffsetNote("me", "mark").metadata
     assert session.commits == ([{A: CommitOffset(5, 2, note)}] if policy is ByTasks else [])
+
+
+def test_a_task_asks_for_new_credentials_only_where_it_commits() -> None:
+    ranges = (Range("t", 0, 0, 5), Range("t", 1, 0, 7, replica=1), Range("t", 2, 0, 9))
+    task = ReadTask(ranges, replace(MEMBER, right="an-id"), stream="me", uncommitted=frozenset({C}))
+    # Another member may own the third partition, and its owner would be published as lost.
+    renewal = renewal_of(task)
+    assert renewal is not None
+    assert renewal.ranges == {A: (0, 5)}
+    assert renewal_of(replace(task, uncommitted=frozenset({A, C}))) is None
 
 
 def test_tasks_of_a_batch_sign_with_the_id_of_their_right(session: Session) -> None:
