@@ -1,0 +1,57 @@
+"""A Spark application that writes and reads records from 1 kB to 15 MB, as bytes and as JSON, and copies records.
+
+    python -m tests.apps.memory_app FOLDER MASTER '{"kafka.bootstrap.servers": …}'
+
+The topics `bytes-1000`, `bytes-100000`, `bytes-15000000` and `copies` exist. It prints a line for each step.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from tests.apps.streaming_app import session
+
+# The bytes of a record, and the number of records.
+SIZES = {1_000: 400_000, 100_000: 4_000, 15_000_000: 24}
+
+
+def main(folder: str, master: str, source: str) -> None:
+    spark, options = session(master), json.loads(source)
+    for size, count in SIZES.items():
+        topic = f"bytes-{size}"
+        write(spark, options, topic, size, count)
+        reader = spark.read.format("kafkagroup").options(**options, subscribe=topic)
+        print("read", topic, reader.load().selectExpr("sum(length(value))").collect()[0][0], flush=True)
+        fields = reader.option("value.format", "json").option("value.schema", "text string").load()
+        print("json", topic, fields.selectExpr("sum(length(value.text))").collect()[0][0], flush=True)
+    copy(spark, options, folder)
+    spark.stop()
+    print("stopped", flush=True)
+
+
+def write(spark: SparkSession, options: Mapping[str, str], topic: str, size: int, count: int) -> None:
+    """Write values of JSON with one text, which hardly compresses."""
+    digits = f"concat_ws('', transform(sequence(1, {size // 32}), n -> md5(concat(id, '-', n))))"
+    values = spark.range(count).repartition(4).selectExpr(f"""concat('{{"text": "', {digits}, '"}}') AS value""")
+    sink = {**options, "topic": topic, "transactional": "true", "transactional.id.prefix": topic}
+    values.write.format("kafkagroup").options(**sink).mode("append").save()
+    print("wrote", topic, flush=True)
+
+
+def copy(spark: SparkSession, options: Mapping[str, str], folder: str) -> None:
+    """Copy records of 1 kB exactly once, with the offsets in the sink's transactions."""
+    source = {"subscribe": "bytes-1000", "startingOffsets": "earliest", "kafka.group.id": "copy", "commit": "sink"}
+    sink = {"topic": "copies", "transactional": "true", "transactional.id.prefix": "copy", "commit.group": "copy"}
+    records = spark.readStream.format("kafkagroup").options(**options, **source, maxOffsetsPerTrigger=100_000).load()
+    writer = records.select("value").writeStream.format("kafkagroup").options(**options, **sink)
+    query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    print("copied", sum(progress.numInputRows for progress in query.recentProgress), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
