@@ -1,4 +1,6 @@
-"""The figures beside the JVM connector on README and home: tables of docs/assets/benchmark-summary.json.
+"""The tables of README.md and index.md that compare kafkagroup with the JVM connector.
+
+Their figures are in docs/assets/benchmark-summary.json.
 
 `./run bench plot` draws the picture of the same file. docs/benchmarks.md says where each figure comes from.
 """
@@ -38,7 +40,7 @@ def figures() -> list[Figure]:
 
 def table_of_readme() -> str:
     """Return the table of README.md."""
-    rows = ["| beside Spark's own connector, two cores | as it is | tuned | kafkagroup |", "| --- | --- | --- | --- |"]
+    rows = ["| measured on two cores | JVM connector | tuned | kafkagroup |", "| --- | --- | --- | --- |"]
     rows += [f"| {' | '.join(_measured(one, 'docs/'))} |" for one in figures() if one["readme"]]
     return "\n".join(rows) + "\n"
 
