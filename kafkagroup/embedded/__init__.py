@@ -6,7 +6,7 @@
         kafka.create_topic("orders", partitions=4)
         ...  # kafka.bootstrap_servers
 
-Needs Java 17 or newer and pyspark; Kafka's jars are downloaded once into a cache folder.
+Java 17 or newer and pyspark are needed. The first start downloads Kafka's jars into a cache folder.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.

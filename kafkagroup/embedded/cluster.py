@@ -48,25 +48,27 @@ _START_ATTEMPTS = 3
 class EmbeddedKafka:
     """A Kafka cluster in KRaft mode; each node is a broker and a controller in its own process.
 
-    Usable as a context manager. Nodes, numbered from 1, stop when the process that started them ends, also by SIGKILL.
+    Use the class as a context manager. Node ids begin at 1. If the process that started the nodes ends, even by
+    SIGKILL, the nodes stop.
 
     Args:
         nodes: The number of nodes, 1 or 3.
-        config: Broker settings (as in server.properties) that take precedence over the defaults here.
+        config: Broker settings (as in server.properties) that take precedence over the embedded defaults.
         security: Authentication, encryption and ACLs of the client listener; None: PLAINTEXT without users.
-        advertised_ports: The port that a node advertises instead of its own, by node id, for a `TcpProxy`.
-        data_dir: The folder that keeps the data when the cluster stops; None: a temporary folder that is removed.
+        advertised_ports: By node id, a port that the node advertises instead of its own, such as a `TcpProxy`'s port.
+        data_dir: The folder for the data, which remain when the cluster stops; None: a temporary folder.
         heap: The heap size of each node's JVM, as in `-Xmx`.
-        jvm_options: Further options of each node's JVM. The default starts quickly; with `()` a node runs faster later.
+        jvm_options: Further options of each node's JVM. By default a node starts quickly. With `()` a node starts more
+            slowly and runs faster.
         start_timeout: Seconds within which a node must have started.
         version: The version of Kafka that the nodes run, 2.8 or newer; None: `$KAFKAGROUP_KAFKA_VERSION`, else the
-            newest that this package knows. A version before 3.3 runs with a ZooKeeper of its own.
+            newest version that this package knows. A version before 3.3 runs with ZooKeeper.
         on_progress: Called with each line about the one-time preparations: the download of the jars and the archive of
             their classes. The lines are also logged at INFO.
 
     Raises:
-        ValueError: `nodes` is neither 1 nor 3, `advertised_ports` has an unknown node, or a version with ZooKeeper has
-            ACLs.
+        ValueError: `nodes` is neither 1 nor 3, `advertised_ports` has an unknown node, or `security` has ACLs and the
+            version runs with ZooKeeper.
     """
 
     def __init__(
@@ -111,12 +113,12 @@ class EmbeddedKafka:
     # ---- the whole cluster
 
     def start(self) -> EmbeddedKafka:
-        """Start every node and return when all are registered and answer.
+        """Start every node, and wait until all nodes are registered and answer.
 
         Raises:
             JavaError: No usable Java was found.
             JarsError: Kafka's jars are not in the cache and could not be downloaded.
-            BrokerError: The cluster is already started, or a node did not start; the error has the end of its log.
+            BrokerError: The cluster is already started, or a node did not start (with the end of the node's log).
         """
         if self._nodes:
             raise BrokerError("This cluster is already started; stop it first, or use it as it is.")
@@ -137,7 +139,7 @@ class EmbeddedKafka:
         return self
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop every node with SIGTERM, after the timeout with SIGKILL, and remove temporary data.
+        """Send every node SIGTERM and, after the timeout, SIGKILL; remove temporary data.
 
         Args:
             timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 0, because a clean stop takes seconds.
@@ -219,22 +221,22 @@ class EmbeddedKafka:
         self._node(node_id).kill()
 
     def pause(self, node_id: int = 1) -> None:
-        """Suspend the node with SIGSTOP. Its connections stay open, but it does not answer."""
+        """Suspend the node with SIGSTOP. The node's connections stay open, but the node does not answer."""
         self._node(node_id).pause()
 
     def resume(self, node_id: int = 1) -> None:
-        """Continue a paused node with SIGCONT; call `wait_ready` to wait until it is registered again."""
+        """Continue a paused node with SIGCONT. To wait until the node is registered again, call `wait_ready`."""
         self._node(node_id).resume()
 
     def restart(self, node_id: int = 1, *, new_ports: bool = False) -> None:
-        """Stop the node cleanly if it runs, start it again and wait until it is registered.
+        """Stop the node cleanly if the node runs, start it, and wait until it is registered.
 
         Args:
             node_id: The node to restart.
             new_ports: Move the client listener to another port, as after a failover. An advertised port stays the same.
 
         Raises:
-            BrokerError: The node did not start; the error has the end of its log.
+            BrokerError: The node did not start; the error has the end of the node's log.
         """
         node = self._node(node_id)
         node.ask_to_stop()
@@ -249,7 +251,7 @@ class EmbeddedKafka:
         self._wait_registered([node_id], {node_id}, deadline)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Wait until every running node answers and its metadata lists all running nodes.
+        """Wait until every running node answers with metadata that list all running nodes.
 
         Args:
             timeout: Seconds to wait.
@@ -265,7 +267,7 @@ class EmbeddedKafka:
     def admin(self) -> AdminClient:
         """Return a new `confluent_kafka` admin client with full rights.
 
-        Keep a reference to the client, or it is destroyed with its calls.
+        Keep a reference to the client until its calls have returned; otherwise Python destroys the client.
         """
         return admin_calls.admin_client({"bootstrap.servers": self.internal_bootstrap_servers})
 
@@ -298,7 +300,7 @@ class EmbeddedKafka:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no running node knows this topic.
 
-        A topic of the same name can then be created, and clients do not confuse the two.
+        Afterwards you can create a topic of the same name, and clients do not confuse the two topics.
 
         Raises:
             confluent_kafka.KafkaException: The broker refused the request, for example because the topic is unknown.
@@ -331,7 +333,8 @@ class EmbeddedKafka:
     def java_client_config(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> dict[str, str]:
         """Return the settings with which a Java client connects, including the password.
 
-        With the prefix `kafka.` they are options of Spark's Kafka source. Arguments and errors as for `client_config`.
+        With the prefix `kafka.`, these settings are options of Spark's Kafka source. The arguments and errors are those
+        of `client_config`.
         """
         return {
             "bootstrap.servers": self.bootstrap_servers,
@@ -353,7 +356,7 @@ class EmbeddedKafka:
     def allow(self, user: str, *operations: str, resource: str = "topic", name: str = "*") -> None:
         """Add ACLs that allow a user operations on a resource, and wait until every running node applies them.
 
-        Needs `Security(acls=True)`, which denies everything that no ACL allows.
+        The cluster must have `Security(acls=True)`, which denies every operation without an ACL.
 
         Args:
             user: One of the users of `Security`.
@@ -408,7 +411,7 @@ class EmbeddedKafka:
                 self._set_users(deadline)
                 return
             except BrokerError as error:
-                # Between the choice of a port and the broker's bind, another process has taken the port: choose again.
+                # Another process may take a port before the broker binds it. In this case, choose other ports.
                 if attempt == _START_ATTEMPTS or "Address already in use" not in str(error):
                     raise
                 for node in self._nodes.values():
@@ -461,7 +464,7 @@ class EmbeddedKafka:
             return
         formatted = [node for node in self._nodes.values() if node not in unformatted]
         cluster_id = cluster_id_of(formatted[0].files.data) if formatted else new_uuid()
-        # Ports, passwords and folders are not in the text, which is the same for each cluster with these settings.
+        # The text has no ports, passwords or folders, so all clusters with these settings have the same text.
         one = server_config(1, NodePorts(1, 2, 3), {1: 3}, Path(), broker_settings(Security(), None), self._config)
         files = formatted_files(self._version, render_properties(one))
         for node in unformatted:
@@ -504,7 +507,7 @@ class EmbeddedKafka:
 def _train(archive: Path) -> None:
     """Run a broker once, so that its exiting JVM writes the loaded classes to `archive`.
 
-    Writing takes some seconds, hence the long timeouts.
+    The timeouts are long, because the JVM needs some seconds to write the archive.
     """
     options = (*QUICK_START, f"-XX:ArchiveClassesAtExit={archive}")
     kafka = EmbeddedKafka(jvm_options=options, start_timeout=120, version=KAFKA_VERSION)

@@ -1,4 +1,4 @@
-"""Choose the version of Kafka, and get jars from the cache folder or, by pyspark's Ivy, from a Maven repository."""
+"""Choose the version of Kafka, and get jars from the cache folder or (with pyspark's Ivy) from a Maven repository."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kafkagroup.embedded.java import JarsError, find_java
 def file_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold an advisory lock on a file, which is created if it does not exist.
 
-    The operating system releases the lock when its holder ends, also after SIGKILL.
+    The operating system releases the lock when the process ends, even by SIGKILL.
 
     Args:
         path: The lock file.
@@ -80,7 +80,7 @@ class _Dependency:
 def _kafka(version: str) -> tuple[_Dependency, ...]:
     return (
         _Dependency("org.apache.kafka", "kafka_2.13", version, True),
-        # The command-line tools. The common tools do not need the dependencies (Connect, a web server).
+        # The command-line tools. Common tools do not need the dependencies of kafka-tools (Connect, a web server).
         _Dependency("org.apache.kafka", "kafka-tools", version, False),
         # The broker writes its log through slf4j, whose backends are not among Kafka's dependencies.
         _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
@@ -117,9 +117,9 @@ def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = N
 
 
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
-    """Resolve Maven coordinates to jar files, from the cache if they were resolved before.
+    """Return the jar files of Maven coordinates, and download them if they are not in the cache.
 
-    One process downloads while others wait for the same jars. A cache folder appears only when it is complete.
+    If several processes need the same jars, one process downloads the jars and the others wait.
 
     Args:
         coordinates: Artifacts as `group:artifact:version`.
@@ -179,7 +179,7 @@ def _folder_name(dependencies: Sequence[_Dependency]) -> str:
 
 
 def reporter(on_progress: Progress | None) -> Progress:
-    """Return a function that logs a line at INFO and passes it to `on_progress`, if there is one."""
+    """Return a function that logs a line at INFO and passes the line to `on_progress`, if this is not None."""
 
     def report(line: str) -> None:
         log.info("%s", line)
@@ -197,7 +197,7 @@ def _fill(folder: Path, dependencies: Sequence[_Dependency], report: Progress) -
         with file_lock(folder.with_name(folder.name + ".lock"), waiting):
             if folder.is_dir():
                 return
-            # The folder is on the file system of the cache, so that the rename is atomic.
+            # The working folder is on the file system of the cache, so that the rename is atomic.
             with tempfile.TemporaryDirectory(prefix=".resolving-", dir=folder.parent) as working:
                 _retrieve(java, Path(working), dependencies, report)
                 (Path(working) / "jars").rename(folder)
@@ -274,13 +274,13 @@ def _ivy_jar() -> Path:
         for jar in sorted(place.glob("ivy-*.jar")):
             return jar
     raise JarsError(
-        f"There is no ivy-*.jar in {' or '.join(map(str, places)) or 'pyspark'}. "
-        "Run `pip install 'kafkagroup[embedded]'`, which brings it with pyspark, or set SPARK_HOME."
+        f"No ivy-*.jar was found in {' or '.join(map(str, places)) or 'pyspark'}. "
+        "Run `pip install 'kafkagroup[embedded]'`, which installs pyspark with this jar, or set SPARK_HOME."
     )
 
 
 def _failure(names: str, lines: Sequence[str]) -> str:
-    # Network errors are the cause and so come first, although Ivy prints them after a line for each missing file.
+    # Show network errors first, because they are the cause. Ivy prints them after a line for each missing file.
     network = re.compile(r"Host .* not found|UnknownHost|Server access|timed out|refused|status code|SSL")
     other = re.compile(r"not found|FAILED|Exception|rror")
     said = [line.strip() for kind in (network, other) for line in lines if kind.search(line)]

@@ -1,7 +1,7 @@
-"""Find the Java that runs the broker, and refuse an old version. Also the errors of the embedded Kafka.
+"""Find a Java for the broker, and refuse an old version. This module also has the errors of the embedded Kafka.
 
 EmbeddedKafkaError
-├── JavaError         no Java was found, or it is too old
+├── JavaError         Java was not found, or is too old
 ├── JarsError         Kafka's jars are not in the cache and could not be downloaded
 └── BrokerError       a node did not start, stopped unexpectedly, or did not answer
 """
@@ -29,7 +29,7 @@ class JarsError(EmbeddedKafkaError):
 
 
 class BrokerError(EmbeddedKafkaError):
-    """A node failed; the message contains the end of its log."""
+    """A node failed; the message contains the end of the node's log."""
 
 
 #: Kafka 4's broker needs Java 17 (KIP-1013), and so does Spark 4.
@@ -37,14 +37,14 @@ MINIMUM_JAVA = 17
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
-_HOW_TO_POINT = "point JAVA_HOME to its folder (the one that holds bin/java)"
+_HOW_TO_POINT = "point JAVA_HOME to the folder that contains bin/java"
 
 
 def find_java() -> Path:
     """Return the `java` of JAVA_HOME, else the first `java` on the PATH.
 
     Raises:
-        JavaError: No `java` was found, it does not run, or it is older than `MINIMUM_JAVA`.
+        JavaError: `java` was not found, does not run, or is older than `MINIMUM_JAVA`.
     """
     executable = _locate()
     version = java_version(executable)
@@ -96,7 +96,7 @@ def java_version_text(executable: Path) -> str:
         result = subprocess.run([str(executable), "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"{executable} does not run ({error}); {_HOW_TO_POINT}.") from error
-    # The JVM first prints the options of JAVA_TOOL_OPTIONS, which must not become part of the identity.
+    # The text identifies an archive of classes, so leave out the options of JAVA_TOOL_OPTIONS, which the JVM prints.
     lines = (result.stderr + result.stdout).splitlines()
     output = "\n".join(line for line in lines if not line.startswith("Picked up "))
     if result.returncode != 0 or not _VERSION.search(output):

@@ -56,7 +56,7 @@ class NodeFiles:
 class Node:
     """Starts, signals and stops the JVM of one node.
 
-    Independent of Kafka, except for the log line of a broker that has started.
+    Only `has_started` depends on Kafka, by the log line of a broker that has started.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Node:
         self._pid: int | None = None
 
     def spawn(self) -> None:
-        """Start the process and return immediately; `has_started` is true when the broker has started."""
+        """Start the process and return immediately. `has_started` returns whether the broker has started."""
         if self.running:
             raise BrokerError(f"Node {self.id} is already running.")
-        # The pipe of a process that ended by itself is still open.
+        # Close the pipes of a previous process that ended by itself.
         self._wait(0)
         self._log_start = self.files.log.stat().st_size if self.files.log.exists() else 0
         supervisor = subprocess.Popen(
@@ -94,12 +94,12 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """Return the JVM's process id; None if it does not run. Send signals with the methods of this class."""
+        """Return the JVM's process id; None if the JVM does not run. To send signals, use the methods of this class."""
         return self._pid if self.running else None
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code of the process, 128 + n for signal n; None while it runs and before its first start."""
+        """Return the exit code of the process, 128 + n for signal n; None if the process runs or was never started."""
         return None if self._supervisor is None else self._supervisor.poll()
 
     def has_started(self) -> bool:
@@ -122,7 +122,7 @@ class Node:
         return "\n".join([*errors[:10], *(["..."] if errors else []), *log[-lines:]])
 
     def pause(self) -> None:
-        """Send SIGSTOP and wait until the node has stopped. Its connections stay open."""
+        """Send SIGSTOP and wait until the node has stopped. The node's connections stay open."""
         self._order(b"S")
 
     def resume(self) -> None:
@@ -136,15 +136,15 @@ class Node:
         self._wait(timeout)
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM and return immediately; SIGCONT follows, so that a paused node stops too.
+        """Send SIGTERM and then SIGCONT, so that a paused node stops too, and return immediately.
 
-        Does nothing if the node does not run.
+        If the node does not run, nothing is sent.
         """
         if self.running:
             self._order(b"TC")
 
     def join(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds until the process has ended; return whether it has."""
+        """Wait up to `timeout` seconds for the end of the process; return whether the process has ended."""
         if self._supervisor is None:
             return True
         try:
@@ -176,7 +176,7 @@ def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:
 
     Args:
         nodes: Nodes on which `spawn` was called.
-        deadline: The time to give up, on the clock of `time.monotonic`.
+        deadline: The latest time to which to wait, on the clock of `time.monotonic`.
 
     Raises:
         BrokerError: A node stopped, or the deadline has passed; the error has the end of the node's log.
@@ -243,10 +243,10 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
 
 @cache
 def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
-    """Return the files that StorageTool writes and that are the same on every node of every cluster.
+    """Return the files of StorageTool that are the same on every node of every cluster: all files without ids.
 
-    Only the ids differ from node to node. The file is `bootstrap.checkpoint` or, from Kafka 4.4 on, a snapshot of the
-    metadata's log. The tool runs once for each version and settings, because a run takes a third of a broker's start.
+    The file is `bootstrap.checkpoint` or, from Kafka 4.4 on, a snapshot of the metadata log. The tool runs once for
+    each version and settings, because a run takes a third of a broker's start.
 
     Args:
         version: The version of Kafka whose tool formats the folder.
@@ -275,7 +275,7 @@ def needs_zookeeper(version: str) -> bool:
     """Return whether brokers of this version run with ZooKeeper here.
 
     Raises:
-        ValueError: The text is no version of Kafka, such as `3.9.1`.
+        ValueError: The text does not have the form of a version of Kafka, for example `3.9.1`.
     """
     match = re.match(r"(\d+)\.(\d+)\.", version)
     if match is None:
@@ -284,7 +284,7 @@ def needs_zookeeper(version: str) -> bool:
 
 
 def zookeeper_node(version: str, folder: Path, port: int) -> Node:
-    """Return a process of ZooKeeper, not started yet, which listens on the loopback address only.
+    """Return a ZooKeeper process that is not started. ZooKeeper will listen on the loopback address only.
 
     Args:
         version: The version of Kafka whose jars contain ZooKeeper.

@@ -1,6 +1,6 @@
 """pytest fixtures with a real Kafka: `pytest_plugins = ["kafkagroup.embedded.pytest_plugin"]` in a conftest.py.
 
-Brokers are started, and large libraries imported, only when a test requests one of the fixtures.
+A fixture imports large libraries and starts a broker when the first test requests the fixture.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def kafkagroup_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
-    """Yield a Kafka of one node for the whole session. Do not stop it, because all tests share it."""
+    """Yield a Kafka of one node for the whole session. Do not stop this Kafka, because all tests share it."""
     from kafkagroup.embedded.cluster import EmbeddedKafka
 
     with EmbeddedKafka(on_progress=_sayer(request.config)) as kafka:
@@ -42,7 +42,7 @@ def kafkagroup_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka
 
 @pytest.fixture(scope="session")
 def kafkagroup_schema_registry(request: pytest.FixtureRequest) -> Iterator[SchemaRegistry]:
-    """Yield a schema registry for the whole session. Do not stop it, because all tests share it."""
+    """Yield a schema registry for the whole session. Do not stop this registry, because all tests share it."""
     from kafkagroup.embedded.schema_registry import SchemaRegistry
 
     with SchemaRegistry(on_progress=_sayer(request.config)) as registry:
@@ -59,15 +59,15 @@ def kafkagroup_topic(kafkagroup_broker: EmbeddedKafka) -> Callable[..., str]:
 
 
 def new_topic(kafka: EmbeddedKafka, prefix: str = "topic", **settings: object) -> str:
-    """Create a topic with a name that no other test has, and return its name."""
+    """Create a topic with a unique name, and return the name."""
     name = f"{prefix}-{os.getpid()}-{next(_numbers)}"
     return kafka.create_topic(name, **settings)  # type: ignore[arg-type]
 
 
 def _sayer(config: pytest.Config) -> Callable[[str], None]:
-    """Return a function that prints a line past pytest's capture.
+    """Return a function that prints a line although pytest captures output.
 
-    Without these lines the first run, which waits for a download, would seem to hang.
+    The lines show that the first run waits for a download.
     """
     capture = config.pluginmanager.getplugin("capturemanager")
 

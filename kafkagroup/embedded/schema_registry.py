@@ -23,9 +23,10 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 
 
 class SchemaRegistry:
-    """A registry in a process of its own. The schemas are kept in memory, and are lost when the registry stops.
+    """A schema registry in its own process. It keeps schemas in memory, and loses them when it stops.
 
-    Usable as a context manager. The registry is stopped when the process that started it ends, also by SIGKILL.
+    Use the class as a context manager. If the process that started the registry ends, even by SIGKILL, the registry
+    stops.
 
     Args:
         port: The port on the loopback address; None: any free port.
@@ -55,12 +56,12 @@ class SchemaRegistry:
         return f"http://{LOOPBACK}:{self._port}/apis/ccompat/v7"
 
     def start(self) -> SchemaRegistry:
-        """Start the registry and return when it answers.
+        """Start the registry, and wait until it answers.
 
         Raises:
             JavaError: No usable Java was found.
             JarsError: The registry is not in the cache and could not be downloaded.
-            BrokerError: The registry is already started, or did not start; the error has the end of its log.
+            BrokerError: The registry is already started, or did not start (with the end of the registry's log).
         """
         if self._node is not None:
             raise BrokerError("This schema registry is already started; stop it first, or use it as it is.")
@@ -92,7 +93,7 @@ class SchemaRegistry:
         self._node = self._folder = None
 
     def pause(self) -> None:
-        """Stop answering without closing a connection (SIGSTOP).
+        """Pause the registry (SIGSTOP): connections stay open, but the registry does not answer.
 
         Raises:
             BrokerError: The registry is not running.
@@ -100,7 +101,7 @@ class SchemaRegistry:
         self._running().pause()
 
     def resume(self) -> None:
-        """End a pause.
+        """Continue a paused registry (SIGCONT).
 
         Raises:
             BrokerError: The registry is not running.
@@ -116,7 +117,7 @@ class SchemaRegistry:
             subject: The subject, for example `orders-value`.
             schema: The schema, as JSON text or as an argument of `json.dumps`.
             references: The names, subjects and versions of the schemas to which the schema refers.
-            kind: The schema's type as Confluent's API names it.
+            kind: The schema's type in Confluent's API, for example `PROTOBUF`.
 
         Raises:
             BrokerError: The registry refuses the schema.

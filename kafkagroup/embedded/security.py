@@ -37,7 +37,7 @@ class Security:
     Args:
         protocol: The security protocol of the client listener.
         users: Passwords by user name, valid for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. Required by a SASL protocol.
-        acls: Deny every operation that `EmbeddedKafka.allow` has not allowed; needs a SASL protocol.
+        acls: Allow only operations for which `EmbeddedKafka.allow` was called. A SASL protocol is required.
 
     Raises:
         ValueError: The protocol is unknown, or does not fit the users or `acls`.
@@ -164,7 +164,7 @@ def make_tls_files(java: Path, folder: Path) -> TlsFiles:
         folder: The folder for the files.
 
     Raises:
-        JavaError: There is no keytool, or it failed.
+        JavaError: keytool was not found or failed.
     """
     keytool = _keytool(java)
     files = TlsFiles(folder / "broker.p12", folder / "ca.pem", secrets.token_urlsafe(24))
@@ -185,8 +185,8 @@ def _keytool(java: Path) -> Path:
     found = str(beside) if beside.is_file() else shutil.which("keytool")
     if found is None:
         raise JavaError(
-            f"There is no keytool beside {java} or on the PATH. TLS needs it: install a full JDK or JRE, "
-            "and point JAVA_HOME to its folder."
+            f"TLS needs keytool, which was not found beside {java} or on the PATH. Install a full JDK or JRE, "
+            "and point JAVA_HOME to the folder that contains bin/keytool."
         )
     return Path(found)
 

@@ -83,7 +83,7 @@ def server_config(
         log_dir: The node's data folder.
         security: The settings of the client listener and the authorizer, including `listener.security.protocol.map`.
         overrides: The user's settings, which take precedence.
-        zookeeper: The port of the ZooKeeper to which an old broker belongs; None: KRaft mode.
+        zookeeper: The port of ZooKeeper, for a broker before 3.3; None: KRaft mode.
     """
     nodes = len(controllers)
     replicas = min(nodes, 3)
@@ -101,7 +101,7 @@ def server_config(
         mode = {
             "broker.id": node_id,
             "zookeeper.connect": f"{LOOPBACK}:{zookeeper}",
-            # The broker may start before ZooKeeper, which detects a dead broker when its session expires.
+            # The broker may start before ZooKeeper. A dead broker is detected when the broker's session expires.
             "zookeeper.connection.timeout.ms": 60_000,
             "zookeeper.session.timeout.ms": 4000,
         }
@@ -130,12 +130,12 @@ def server_config(
         "group.min.session.timeout.ms": 100,
         "group.consumer.min.session.timeout.ms": 1000,
         "group.consumer.min.heartbeat.interval.ms": 100,
-        # A dead node is fenced, and an expired transaction aborted, within seconds.
+        # Within seconds, a dead node is fenced and an expired transaction is aborted.
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 4000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-        # Tests write records with timestamps years ago, which by default the broker deletes within minutes, even from
-        # the active segment. A topic may set retention.ms.
+        # Tests write records with old timestamps. With Kafka's default, the broker deletes such records within minutes,
+        # even from the active segment. A topic may set retention.ms.
         "log.retention.ms": -1,
         # Compaction starts within a second, and its map takes less than the default of 128 MiB.
         "log.cleaner.backoff.ms": 500,

@@ -1,12 +1,14 @@
 """The parent process of a node's JVM: signals the JVM, and stops it when the program that uses the broker has ended.
 
-A script that needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on its
-standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). The same byte on its
-standard output acknowledges that the signal was sent, and for S that the JVM has stopped. End of file, a change of the
-parent process, or a SIGTERM to the supervisor shows that the process that started it has ended, possibly by SIGKILL.
-Then the supervisor stops the JVM and removes the folder REMOVE; an empty REMOVE names no folder. The supervisor is the
-JVM's parent: the JVM's process id cannot be reused before the supervisor has read the exit status, so no signal can
-reach another process. The supervisor exits with the JVM's code.
+The script needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on standard input
+is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). When the signal was sent, and for S when
+the JVM has stopped, the supervisor writes the same byte to standard output.
+
+The program has ended if standard input has ended, the parent process has changed, or the supervisor gets SIGTERM. In
+this case, the supervisor stops the JVM and removes the folder REMOVE (empty: no folder).
+
+The supervisor is the JVM's parent, so the JVM's process id is not reused before the supervisor has read the exit
+status, and no signal reaches another process. The supervisor exits with the JVM's code.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _GRACE = 15.0
 
 
 def supervise(log_path: str, remove: str, command: list[str]) -> int:
-    """Run `command`, with its output appended to `log_path`, until it or the supervisor's parent ends.
+    """Run `command` until it or the supervisor's parent ends, and append its output to the file `log_path`.
 
     Returns:
         The exit code of `command`; 128 + n if signal n ended it.

@@ -6,9 +6,9 @@
         proxy.on_response = lambda frame: [] if frame.api_key == OFFSET_COMMIT else [frame.payload]
 
 A hook gets a whole frame (a request or a response without its 4 bytes of length) and returns the payloads to forward:
-`[frame.payload]` forwards it unchanged, `[]` drops it, `[frame.payload] * 2` duplicates it. A hook may raise
-`CutConnection`. Hooks run in the connections' threads. TLS hides the frames, so use `TcpProxy(frames=False)`, which
-forwards bytes without hooks.
+`[frame.payload]` forwards the frame unchanged, `[]` drops the frame, `[frame.payload] * 2` duplicates the frame. A hook
+may raise `CutConnection`. Hooks run in the connections' threads. For connections with TLS, use
+`TcpProxy(frames=False)`, which forwards bytes without hooks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def pass_on(frame: Frame) -> Iterable[bytes]:
 
 
 class TcpProxy:
-    """Listens on a loopback port as soon as it is created, and forwards to the port given to `connect_to`.
+    """Listens on a loopback port, and forwards connections to the port that `connect_to` sets.
 
     Args:
         port: The port to listen on; None: a free port.
@@ -182,7 +182,7 @@ class TcpProxy:
         return connection.receive_frame(direction) if self._frames else connection.receive_some(direction)
 
     def _wait(self, connection: _Connection, direction: Direction) -> bool:
-        """Wait while this direction is held, then for the delay.
+        """Wait until this direction is released, and then for the delay.
 
         Returns:
             False if the connection or the proxy has been closed.

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def archive_path(java: Path, class_path: str) -> Path:
-    """Return the path of the archive for this Java and these jars, whether it exists or not."""
+    """Return the path of the archive for this Java and these jars, even if the archive does not exist."""
     identity = f"{java.resolve()}\n{java_version_text(java)}\n{class_path}"
     return cache_dir() / "classes" / f"kafka-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
 
@@ -31,20 +31,21 @@ def archive_options(java: Path, class_path: str) -> tuple[str, ...]:
     path = archive_path(java, class_path)
     if not path.is_file() or path.stat().st_size == 0:
         return ()
-    # A JVM that cannot use the archive runs without it. The JVM's warning would appear in the output of Kafka's tools.
+    # A JVM that cannot use the archive runs without it. The last option hides the JVM's warning, which would be in the
+    # output of Kafka's tools.
     return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:cds*=off")
 
 
 def prepare_archive(java: Path, class_path: str, train: Callable[[Path], None], report: Progress) -> None:
     """Create the archive if it does not exist.
 
-    If this Java cannot create an archive, an empty file keeps later starts from trying again.
+    If this Java cannot create an archive, create an empty file, so that later starts do not try again.
 
     Args:
         java: The Java that will use the archive.
         class_path: The class path for which to create the archive.
         train: Runs a broker with `-XX:ArchiveClassesAtExit` and the given path.
-        report: Called with one line when the caller has to wait.
+        report: Called with one line if the caller has to wait.
     """
     path = archive_path(java, class_path)
     if path.exists():
@@ -94,7 +95,7 @@ def java_command(main_class: str, *args: str, version: str = KAFKA_VERSION) -> l
 
     Args:
         main_class: The tool's class, for example `org.apache.kafka.tools.consumer.ConsoleConsumer`.
-        args: The tool's arguments, which other users can see, so put secrets into a file (`--command-config`).
+        args: The tool's arguments. Put secrets into a file (`--command-config`), because other users see arguments.
         version: The version of the tool's Kafka.
 
     Raises:
