@@ -1,4 +1,4 @@
 """Runnable examples, for instance `./run python -m examples.batch`.
 
-Most of them start an embedded Kafka if they get no bootstrap servers as their argument.
+Most examples start an embedded Kafka if their argument names no bootstrap servers.
 """

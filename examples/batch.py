@@ -1,4 +1,4 @@
-"""A nightly batch that reads the records since the last run: it starts at the group's committed offsets.
+"""A nightly batch that starts at the group's committed offsets, so it reads the records since the last run.
 
 ./run python -m examples.batch [SERVERS]
 """
@@ -16,7 +16,7 @@ GROUP = "nightly"
 
 
 def nightly(session: SparkSession, servers: str) -> int:
-    """Count the new orders. Their offsets are committed at the end of the block, when the count is known."""
+    """Count the new orders. The end of the `with` block commits their offsets, when the count is known."""
     options = {"kafka.bootstrap.servers": servers, "subscribe": ORDERS, "kafka.group.id": GROUP}
     with kafkagroup.pinned(session, options, "value binary") as orders:
         return orders.count()

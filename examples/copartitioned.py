@@ -3,7 +3,7 @@
 ./run python -m examples.copartitioned [SERVERS]
 
 Orders and customers are keyed by customer, so a customer and its orders are in partitions with the same number. Each
-slot is one Spark input partition, so one task has both, and `mapInArrow` joins them.
+slot is one Spark input partition, so one task reads the customer and its orders, and `mapInArrow` joins them.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def joined(session: SparkSession, servers: str) -> DataFrame:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", f"{ORDERS},{CUSTOMERS}")
         .option("kafka.group.id", "orders-by-city")
-        # copartition fails if the topics have different numbers of partitions; `range` would assign them to
-        # different members without an error, and the join would lose rows.
+        # If the topics have different numbers of partitions, `copartition` fails. `range` would not fail, but assign a
+        # customer and its orders to different members, and the join would lose rows.
         .option("kafka.partition.assignment.strategy", "copartition")
         .option("group.members", PARTITIONS)
         .load()

@@ -1,7 +1,7 @@
 """A demo of the main use: read orders in a batch and as a stream, as members of a consumer group.
 
 ./run demo                                  on an embedded Kafka
-./run demo HOST:9092 TOPIC [OPTION=VALUE …] shows records of your own topic; it joins no group and commits nothing
+./run demo HOST:9092 TOPIC [OPTION=VALUE …] shows records of your own topic, joins no group and commits nothing
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkagroup.admin import Group, Groups, PartitionLag
 
 GROUP = "order-book"
 FIRST, SECOND = 4_000, 1_000
-# Small micro-batches, so that one can see the lag fall.
+# With small micro-batches, the plot shows how the lag falls.
 AT_ONCE = 500
 
 console = Console(width=110)
@@ -61,7 +61,7 @@ def demonstrate() -> None:
         seen = read_stream(session, servers, groups)
         console.print(lag_table(groups.lag(GROUP, topics=[ORDERS]), f"lag of group {GROUP} after the stream"))
     console.print(lag_plot(seen, f"lag of group {GROUP} while the stream ran"), markup=False, highlight=False)
-    console.print("Next, a topic of your own, without a group or a commit: ./run demo HOST:9092 TOPIC", markup=False)
+    console.print("To show your own topic, without a group or a commit: ./run demo HOST:9092 TOPIC", markup=False)
 
 
 def show_own(servers: str, topic: str, options: Mapping[str, str]) -> None:
@@ -79,11 +79,11 @@ def show_own(servers: str, topic: str, options: Mapping[str, str]) -> None:
         shown = rows.select("partition", "offset", "timestamp", col("key").cast("string"), col("value").cast("string"))
         with waiting(f"Reading the first records of {topic}"):
             console.print(as_table(shown.limit(10), f"records of {topic}"))
-    console.print("docs/reading.md has the options, docs/group.md says how to join a consumer group.", markup=False)
+    console.print("docs/reading.md lists the options; docs/group.md explains consumer groups.", markup=False)
 
 
 def read_batch(session: SparkSession, servers: str) -> None:
-    """Read the topic as a batch without a group, which commits no offsets."""
+    """Read the topic as a batch without a group, so no offsets are committed."""
     rows = (
         session.read.format("kafkagroup").option("kafka.bootstrap.servers", servers).option("subscribe", ORDERS).load()
     )
@@ -102,7 +102,7 @@ def read_stream(session: SparkSession, servers: str, groups: Groups) -> list[tup
     """Read the topic as a stream: join the group, read new orders as they arrive, commit after each micro-batch.
 
     Returns:
-        The group's lag as it was seen meanwhile, with the time.
+        Samples of the group's lag while the stream ran: time and lag.
     """
     orders = (
         session.readStream.format("kafkagroup")
@@ -182,7 +182,7 @@ def behind(row: PartitionLag) -> int:
 
 @contextmanager
 def lag_over_time(groups: Groups) -> Iterator[list[tuple[float, int]]]:
-    """Look at the group's lag all the time while the block runs, and once more at its end."""
+    """Sample the group's lag every 0.1 s while the block runs, and once at the end of the block."""
     seen: list[tuple[float, int]] = []
     ended = threading.Event()
 

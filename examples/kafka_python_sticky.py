@@ -1,4 +1,4 @@
-"""Two kafka-python consumers use the `sticky` strategy; when one leaves, the other one keeps its partitions.
+"""Two kafka-python consumers use the `sticky` strategy. If one consumer leaves, the other keeps its partitions.
 
 ./run python -m examples.kafka_python_sticky [SERVERS]
 """
@@ -22,11 +22,12 @@ PATIENCE = 120.0
 
 @contextmanager
 def member(servers: str) -> Iterator[KafkaConsumer]:
-    """Yield a member of the group; it leaves at the end of the block. Every consumer needs its own strategy object.
+    """Yield a consumer that is a member of the group until the end of the block.
 
-    A thread of its own polls the consumer. kafka-python 3.0 joins in the background, and throws the result away if no
-    `poll` waits for it at that moment: the next `poll` joins again. One thread that polls two consumers in turn always
-    misses the result of the one, because only the poll of the other one completes the rebalance.
+    Each consumer needs its own strategy object and its own thread that polls. kafka-python 3.0 joins in the background.
+    If the join ends while no `poll` of the consumer runs, kafka-python discards the result, and the next `poll` joins
+    again. With one thread for two consumers, each rebalance would end during the poll of the second consumer, and the
+    first consumer would always discard its result.
     """
     consumer = KafkaConsumer(
         ORDERS,
@@ -75,7 +76,7 @@ def main(servers: str | None = None) -> tuple[list[int], list[int], list[int]]:
             print(f"two members: the first has {shared}, the second {held(second)}")
         wait_until(lambda: len(held(first)) == PARTITIONS, first)
         after = held(first)
-        print(f"one left: the first has {after}")
+        print(f"one member: the first has {after}")
         return alone, shared, after
 
 

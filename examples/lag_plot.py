@@ -13,17 +13,17 @@ def lag_plot(seen: Sequence[tuple[float, int]], title: str) -> str:
     """Return the plot.
 
     Args:
-        seen: The lag as it was seen, with its time in seconds, by time.
+        seen: Samples of the lag in the order of their times: the time in seconds, and the lag.
         title: The first line.
     """
     begin, most = seen[0][0], max(1, *(lag for _, lag in seen))
     seconds = max(0.1, seen[-1][0] - begin)
     columns = [0] * WIDTH
     for at, lag in seen:
-        # The lag of a column is the last one that was seen until then.
+        # A column shows the latest sample at or before the time of the column.
         column = round((at - begin) / seconds * (WIDTH - 1))
         columns[column:] = [lag] * (WIDTH - column)
-    # In eighths of a line; a small lag is not hidden.
+    # The unit is an eighth of a line. A small lag is rounded up, so that it is visible.
     bars = [ceil(lag / most * HEIGHT * 8) for lag in columns]
     label = max(len(f"{most:,}"), 1)
     lines = [title]

@@ -3,10 +3,10 @@
     [project.entry-points."kafkagroup.assignors"]
     fewest-bytes = "my_package.my_assignor:FewestBytesAssignor"
 
-Then `assignors.load("fewest-bytes")` finds it, and every setting that takes a strategy's name accepts it.
+`assignors.load("fewest-bytes")` and every setting for a strategy then accept this name.
 
-This strategy balances expected traffic and not the number of partitions. Members send the rates of topics that they
-know as user data; the leader assigns the partitions with the highest rates first, each to the least loaded member.
+This strategy balances expected traffic and not the number of partitions. Each member sends topic rates as user data.
+The leader assigns the partitions with the highest rates first, each to the least loaded member.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FewestBytesAssignor(Assignor):
                 raise AssignmentError(f"member {member} sent rates that are not valid JSON: {error}") from error
             for topic, rate in said.items():
                 rates[topic] = max(rate, rates.get(topic, 0))
-        # Every leader must return the same assignment for the same input, so everything without an order is sorted.
+        # Every leader must return the same assignment for the same input, so members and topics are sorted.
         topics = sorted({topic for subscription in group.values() for topic in subscription.topics})
         load = dict.fromkeys(sorted(group), 0)
         given: dict[str, list[TopicPartition]] = {member: [] for member in load}

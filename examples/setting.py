@@ -1,4 +1,4 @@
-"""Shared by all examples: a Kafka, a Spark session, and a topic with orders."""
+"""Functions for all examples: start a Kafka and a Spark session, and write orders to a topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDER = "id int, customer string, product string, amount double"
 
 @contextmanager
 def kafka(servers: str | None = None) -> Iterator[str]:
-    """Yield the bootstrap servers of a Kafka: `servers`, or those of an embedded Kafka that runs during the block."""
+    """Yield `servers`, or the bootstrap servers of an embedded Kafka that runs during the block."""
     if servers:
         make_topic(servers)
         yield servers
@@ -37,14 +37,12 @@ def kafka(servers: str | None = None) -> Iterator[str]:
     spec = sys.modules["__main__"].__spec__
     program = "" if spec is None else spec.name
     if program.startswith("examples.") and program != "examples.demo":
-        print(
-            f"On a Kafka of your own (it makes and fills the topic {ORDERS} there): ./run python -m {program} HOST:9092"
-        )
+        print(f"On your own Kafka (the example creates the topic {ORDERS}): ./run python -m {program} HOST:9092")
 
 
 def make_topic(servers: str, topic: str = ORDERS) -> None:
     """Create a topic if it does not exist."""
-    # Without lines of level 6: on a busy machine it says that it drops an event when it is closed.
+    # Hide lines of level 6: on a busy machine, a closing client logs that it drops an event.
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 5})
     made = admin.create_topics([NewTopic(topic, PARTITIONS)], operation_timeout=30)[topic]
     try:
@@ -58,8 +56,8 @@ def make_topic(servers: str, topic: str = ORDERS) -> None:
 def spark(name: str) -> Iterator[SparkSession]:
     """Yield a local Spark session with two cores, whose Python workers run this Python.
 
-    The standard error of Spark and its workers goes to a file, which is shown if the block fails. Spark warns about the
-    machine when it starts, and its workers about connections that Spark has closed when it stops.
+    The standard error of Spark and its workers goes to a file, which is shown if the block fails. A starting Spark
+    logs warnings about the machine, and the workers of a stopping Spark log warnings about closed connections.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with ExitStack() as stack:
@@ -90,7 +88,7 @@ def _session(name: str) -> SparkSession:
 
 @contextmanager
 def _standard_error_to(file: int) -> Iterator[None]:
-    """Give the processes that start in the block another standard error."""
+    """Write the standard error of processes that start in the block to a file."""
     kept = os.dup(2)
     os.dup2(file, 2)
     try:

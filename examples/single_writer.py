@@ -1,9 +1,9 @@
-"""A leader election: of all processes that run this, exactly one writes; when it ends, another one takes over.
+"""A leader election: one of the processes that run this program writes. If the writer ends, another process writes.
 
     python -m examples.single_writer broker:9092
 
-Start it several times. The generation is a fencing token: send it with each write, and let the store refuse older
-tokens. Then a writer that was suspended or cut off cannot overwrite the data of its successor.
+Start the program several times. The generation of the group is a fencing token: send the token with each write, and let
+the store refuse older tokens. A writer that was suspended or cut off then cannot overwrite the data of its successor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkagroup import GenericMember, MemberSettings, Settings
 
 
 def elect(protocol: str, candidates: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Choose the candidate that was started first as the writer. The group's leader calls this."""
+    """Choose the candidate that was started first as the writer. The group's leader calls this function."""
     writer = min(candidates, key=lambda member: (candidates[member], member))
     return {member: b"write" if member == writer else b"wait" for member in candidates}
 

@@ -3,15 +3,16 @@
 ./run python -m examples.three_applications [SERVERS]
 
 Orders and payments are keyed by customer, and both topics have the same number of partitions, so a customer's records
-are in partitions with the same number. The group assigns the same numbers of both topics to one member: each customer
-is at one application, which can join or sum both topics without asking another one.
+are in partitions with the same number. The group assigns the same partition numbers of both topics to one member. So
+one application reads all records of a customer, and can join or sum both topics alone.
 
-`copartition` does that, and refuses topics with different numbers of partitions. Java's consumers do not have it. Their
-`range` does the same as long as the numbers are equal and all members subscribe to both topics. So the Spark
-applications offer `copartition,range`: alone they use `copartition`, with the Java application `range`. Kafka Streams
-cannot share a group with others: its members speak a protocol of their own.
+The strategy `copartition` assigns partitions in this way, and refuses topics with different numbers of partitions.
+Java's consumers do not have `copartition`. Java's `range` gives the same result if the numbers of partitions are equal
+and all members subscribe to both topics. So the Spark applications offer `copartition,range`: the group uses `range`
+with the Java application, and `copartition` without it. Kafka Streams cannot share a group with other applications,
+because its members have their own protocol.
 
-When a partition moves, its next owner continues at the committed offset. Keep sums in a store by customer, not in the
+If a partition moves, its next owner continues at the committed offset. Keep sums in a store by customer, not in the
 application.
 """
 
@@ -42,7 +43,7 @@ COUNTED_ARROW = pa.schema([("customer", pa.string()), ("orders", pa.int32()), ("
 
 
 def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count orders and payments of each customer. A task has both, so no shuffle is needed."""
+    """Count orders and payments of each customer. One task reads both topics of a customer, so no shuffle is needed."""
     found: dict[str, dict[str, int]] = defaultdict(lambda: {ORDERS: 0, PAYMENTS: 0})
     for batch in batches:
         for topic, customer in zip(batch["topic"].to_pylist(), batch["key"].to_pylist(), strict=True):
@@ -52,7 +53,7 @@ def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def spark_application(name: str, servers: str, checkpoint: str) -> None:
-    """Run one of the Spark applications until its input ends; print what it has counted."""
+    """Run one of the Spark applications until standard input ends, and print the counts of each micro-batch."""
 
     def tell(counted: DataFrame, _: int) -> None:
         for row in counted.collect():
@@ -66,10 +67,9 @@ def spark_application(name: str, servers: str, checkpoint: str) -> None:
             .option("subscribe", f"{ORDERS},{PAYMENTS}")
             .option("kafka.group.id", GROUP)
             .option("kafka.client.id", name)
-            # One member, as the Java application is one. By default there are as many as partitions, up to 8.
+            # One member, like the Java application. The default is one member per partition, at most 8.
             .option("group.members", 1)
             .option("kafka.partition.assignment.strategy", "copartition,range")
-            # Stop if a consumer of the new protocol (KIP-848) joins: the brokers would assign the topics apart.
             .option("kafka.heartbeat.interval.ms", 500)
             .option("group.membership", "true")
             .option("startingOffsets", "earliest")
@@ -103,7 +103,7 @@ class Application:
             self.counts[customer] = before[0] + int(orders), before[1] + int(payments)
 
     def stop(self) -> None:
-        """Ask it to end, and wait for that."""
+        """Ask the application to end, and wait until it has ended."""
         if self._process.stdin is not None:
             self._process.stdin.write("stop\n")
             self._process.stdin.close()
@@ -113,10 +113,10 @@ class Application:
 
 
 def produce_payments(servers: str, customers: int) -> None:
-    """Write a payment of each customer, by the client that writes the orders.
+    """Write a payment of each customer, with the client that also writes the orders.
 
-    Clients choose partitions differently: librdkafka by CRC32, Java by murmur2. Keys are together only if the same rule
-    has written both topics.
+    Clients choose the partition of a key by different hashes: librdkafka by CRC32, Java by murmur2. Equal keys are in
+    partitions with the same number only if both topics are written with the same hash.
     """
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for number in range(customers):

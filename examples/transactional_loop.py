@@ -2,9 +2,8 @@
 
     ./run python -m examples.transactional_loop
 
-Each transaction contains the word counts of one line and the group's offset after it. The loop is all that an
-application has to write: `run_transaction` handles the errors that can be retried or aborted, the `except` clauses the
-others.
+Each transaction contains the word counts of one line and the group's offset after the line. `run_transaction` handles
+the errors that can be retried or aborted. The `except` clauses of the loop handle the other errors.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from kafkagroup.embedded import EmbeddedKafka
 
 LINES = ["to be or not to be", "that is the question", "to die to sleep", "no more", "to sleep perchance to dream"]
 
-# One error code per category, by the offset of the line whose first attempt fails with it. The fifth category, invalid
-# configuration, comes from the broker: see `with_too_long_a_timeout`.
+# One error code of each category, by the offset of a line. The first attempt to count this line fails with the code.
+# An error of the fifth category, invalid configuration, comes from the broker: see `with_too_long_a_timeout`.
 INJECTED = {0: 7, 1: 6, 2: 120, 3: 90}
 
 
@@ -42,7 +41,7 @@ class Application:
         self.producers = TransactionalProducers({"bootstrap.servers": servers}, "words-app")
 
     def next_line(self) -> Message | None:
-        """Return the next record, None if none arrives within 10 s."""
+        """Return the next record, or None if no record arrives within 10 s."""
         message = self.consumer.poll(10)
         return message if message is not None and message.error() is None else None
 
@@ -53,7 +52,7 @@ class Application:
 
 
 def count_words(application: Application, line: Message, faults: Iterator[int]) -> None:
-    """Write the counts of a line, and commit the offset after it, in one transaction."""
+    """Write the counts of a line, and commit the offset after the line, in one transaction."""
 
     def work(transaction: Transaction) -> None:
         for word, count in Counter((line.value() or b"").decode().split()).items():
@@ -90,7 +89,7 @@ def main() -> Counter[str]:
                 done += 1
                 print(f"counted: {(line.value() or b'').decode()}")
             except ApplicationRecoverableError as error:
-                # The last durable position is the group's committed offset: a new consumer resumes there.
+                # The last durable position is the group's committed offset, at which a new consumer starts.
                 print(f"resuming from the committed offset: {error}")
                 application.close()
                 application = Application(kafka.bootstrap_servers)

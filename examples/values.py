@@ -1,4 +1,4 @@
-"""A topic of Avro becomes a table: a schema registry has the columns, and what is no Avro is kept apart.
+"""Write Avro values of a topic to a table, with the columns of a schema registry. Other values become dead letters.
 
 ./run python -m examples.values [SERVERS REGISTRY_URL]
 """
@@ -28,7 +28,7 @@ def write(session: SparkSession, avro: dict[str, str], count: int) -> None:
 
 
 def archive(session: SparkSession, avro: dict[str, str], folder: str) -> None:
-    """Append the new orders to a table. What is no Avro becomes a dead letter, before its offset counts as read."""
+    """Append the new orders to a table. A value that is not Avro becomes a dead letter before any commit."""
     orders = (
         session.readStream.format("kafkagroup")
         .options(**avro)
@@ -44,7 +44,7 @@ def archive(session: SparkSession, avro: dict[str, str], folder: str) -> None:
 
 @contextmanager
 def schema_registry(url: str | None = None) -> Iterator[str]:
-    """Yield the URL of a schema registry: `url`, or that of an embedded one that runs during the block."""
+    """Yield `url`, or the URL of an embedded schema registry that runs during the block."""
     if url:
         yield url
         return
@@ -63,7 +63,7 @@ def main(servers: str | None = None, registry: str | None = None) -> None:
         broker = {"kafka.bootstrap.servers": running}
         avro = {**broker, "value.format": "avro", "schema.registry.url": url}
         write(session, avro, 500)
-        # Of another program, as JSON.
+        # These orders are JSON, as from another program.
         produce(running, 3)
         archive(session, avro, folder)
         orders = session.read.parquet(f"{folder}/orders").count()

@@ -1,8 +1,8 @@
-"""A worker pool: the jobs are assigned to all processes that run this, and reassigned when a process joins or leaves.
+"""A worker pool: a group assigns jobs to its members, and assigns them again if a member joins or leaves.
 
     python -m examples.worker_pool broker:9092
 
-Start it several times, and stop some.
+Start the program several times, and stop some of the processes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JOBS = [f"job-{number}" for number in range(10)]
 
 
 def share(protocol: str, workers: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Assign the jobs in proportion to the workers' capacities. The group's leader calls this."""
+    """Assign the jobs in proportion to the workers' capacities. The group's leader calls this function."""
     capacity = {worker: json.loads(said)["capacity"] for worker, said in workers.items()}
     jobs: dict[str, list[str]] = {worker: [] for worker in workers}
     for job in JOBS:
