@@ -56,7 +56,7 @@ class EmbeddedKafka:
         config: Broker settings (as in server.properties) that take precedence over the embedded defaults.
         security: Authentication, encryption and ACLs of the client listener; None: PLAINTEXT without users.
         advertised_ports: By node id, a port that the node advertises instead of its own, such as a `TcpProxy`'s port.
-        data_dir: The folder for the data, which remain when the cluster stops; None: a temporary folder.
+        data_dir: The folder for the data, which remain when the cluster stops; None: a folder that `stop` removes.
         heap: The heap size of each node's JVM, as in `-Xmx`.
         jvm_options: Further options of each node's JVM. By default a node starts quickly. With `()` a node starts more
             slowly and runs faster.
@@ -121,7 +121,7 @@ class EmbeddedKafka:
             BrokerError: The cluster is already started, or a node did not start (with the end of the node's log).
         """
         if self._nodes:
-            raise BrokerError("This cluster is already started; stop it first, or use it as it is.")
+            raise BrokerError("This cluster is already started. Use the running cluster, or stop it first.")
         java = find_java()
         kafka_jars(self._version, on_progress=self._on_progress)
         if self._version == KAFKA_VERSION:
@@ -174,7 +174,7 @@ class EmbeddedKafka:
             BrokerError: The cluster is not started.
         """
         if not self._ports:
-            raise BrokerError("The cluster is not started: call start(), or use it in a with statement.")
+            raise BrokerError("The cluster is not started: call start(), or use a with statement.")
         return self._addresses()
 
     @property
@@ -380,7 +380,7 @@ class EmbeddedKafka:
 
     def _node(self, node_id: int) -> Node:
         if not self._nodes:
-            raise BrokerError("The cluster is not started: call start(), or use it in a with statement.")
+            raise BrokerError("The cluster is not started: call start(), or use a with statement.")
         try:
             return self._nodes[node_id]
         except KeyError:
@@ -430,7 +430,7 @@ class EmbeddedKafka:
 
     def _existing_folder(self) -> Path:
         if self._folder is None:
-            raise BrokerError("The cluster is not started: call start(), or use it in a with statement.")
+            raise BrokerError("The cluster is not started: call start(), or use a with statement.")
         return self._folder
 
     def _make_node(self, node_id: int) -> Node:

@@ -187,14 +187,14 @@ def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:
             if not node.running:
                 raise BrokerError(
                     f"Node {node.id} stopped while it started (exit code {node.exit_code}). "
-                    f"The end of its log:\n{node.log_tail()}"
+                    f"The end of the node's log:\n{node.log_tail()}"
                 )
         waiting = [node for node in waiting if not node.has_started()]
         if waiting and time.monotonic() > deadline:
             node = waiting[0]
             raise BrokerError(
                 f"Node {node.id} did not start in time; raise start_timeout on a slow machine. "
-                f"The end of its log:\n{node.log_tail()}"
+                f"The end of the node's log:\n{node.log_tail()}"
             )
         time.sleep(0.05 if waiting else 0)
 
@@ -221,7 +221,9 @@ def cluster_id_of(log_dir: Path) -> str:
     for line in (log_dir / "meta.properties").read_text().splitlines():
         if line.startswith("cluster.id="):
             return line.partition("=")[2]
-    raise ValueError(f"{log_dir / 'meta.properties'} has no cluster.id; delete the folder to format it again")
+    raise ValueError(
+        f"{log_dir / 'meta.properties'} has no cluster.id; delete the folder, and the next start formats it"
+    )
 
 
 def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mapping[Path, bytes]) -> None:

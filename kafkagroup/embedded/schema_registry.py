@@ -52,7 +52,7 @@ class SchemaRegistry:
             BrokerError: The registry is not started.
         """
         if self._node is None:
-            raise BrokerError("The schema registry is not started: call start(), or use it in a with statement.")
+            raise BrokerError("The schema registry is not started: call start(), or use a with statement.")
         return f"http://{LOOPBACK}:{self._port}/apis/ccompat/v7"
 
     def start(self) -> SchemaRegistry:
@@ -64,7 +64,7 @@ class SchemaRegistry:
             BrokerError: The registry is already started, or did not start (with the end of the registry's log).
         """
         if self._node is not None:
-            raise BrokerError("This schema registry is already started; stop it first, or use it as it is.")
+            raise BrokerError("This schema registry is already started. Use the running registry, or stop it first.")
         java = find_java()
         app = unpacked(f"io.apicurio:apicurio-registry-app:{_VERSION}", "all", on_progress=self._on_progress)
         if self._port is None:
@@ -155,6 +155,6 @@ class SchemaRegistry:
             except OSError:
                 if not node.running or time.monotonic() > deadline:
                     raise BrokerError(
-                        f"The schema registry did not start. The end of its log:\n{node.log_tail()}"
+                        f"The schema registry did not start. The end of the registry's log:\n{node.log_tail()}"
                     ) from None
             time.sleep(0.1)

@@ -4,8 +4,8 @@ The script needs only the standard library: `python -I supervisor.py LOG REMOVE 
 is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). When the signal was sent, and for S when
 the JVM has stopped, the supervisor writes the same byte to standard output.
 
-The program has ended if standard input has ended, the parent process has changed, or the supervisor gets SIGTERM. In
-this case, the supervisor stops the JVM and removes the folder REMOVE (empty: no folder).
+The program that uses the broker has ended if standard input has ended, the parent process has changed, or the
+supervisor gets SIGTERM. In this case, the supervisor stops the JVM and removes the folder REMOVE (empty: no folder).
 
 The supervisor is the JVM's parent, so the JVM's process id is not reused before the supervisor has read the exit
 status, and no signal reaches another process. The supervisor exits with the JVM's code.

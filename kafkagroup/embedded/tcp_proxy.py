@@ -52,7 +52,7 @@ def pass_on(frame: Frame) -> Iterable[bytes]:
 
 
 class TcpProxy:
-    """Listens on a loopback port, and forwards connections to the port that `connect_to` sets.
+    """Listens on a loopback port from its creation, and forwards connections to the port that `connect_to` sets.
 
     Args:
         port: The port to listen on; None: a free port.
