@@ -9,8 +9,7 @@ one application reads all records of a customer, and can join or sum both topics
 The strategy `copartition` assigns partitions in this way, and refuses topics with different numbers of partitions.
 Java's consumers do not have `copartition`. Java's `range` gives the same result if the numbers of partitions are equal
 and all members subscribe to both topics. So the Spark applications offer `copartition,range`: the group uses `range`
-with the Java application, and `copartition` without it. Kafka Streams cannot share a group with other applications,
-because its members have their own protocol.
+with the Java application, and `copartition` without it.
 
 If a partition moves, its next owner continues at the committed offset. Keep sums in a store by customer, not in the
 application.

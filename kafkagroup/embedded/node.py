@@ -56,7 +56,7 @@ class NodeFiles:
 class Node:
     """Starts, signals and stops the JVM of one node.
 
-    Only `has_started` depends on Kafka, by the log line of a broker that has started.
+    Only `has_started` depends on Kafka.
     """
 
     def __init__(

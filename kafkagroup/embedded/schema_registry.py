@@ -31,7 +31,7 @@ class SchemaRegistry:
     Args:
         port: The port on the loopback address; None: any free port.
         start_timeout: Seconds within which the registry must have started.
-        on_progress: Called with each line about the download (142 MB, once); the lines are also logged at INFO.
+        on_progress: Called with each line about the download (142 MB, once).
     """
 
     def __init__(

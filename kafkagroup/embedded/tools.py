@@ -31,8 +31,7 @@ def archive_options(java: Path, class_path: str) -> tuple[str, ...]:
     path = archive_path(java, class_path)
     if not path.is_file() or path.stat().st_size == 0:
         return ()
-    # A JVM that cannot use the archive runs without it. The last option hides the JVM's warning, which would be in the
-    # output of Kafka's tools.
+    # A JVM that cannot use the archive runs without it. The last option hides the JVM's warning.
     return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:cds*=off")
 
 
@@ -54,7 +53,7 @@ def prepare_archive(java: Path, class_path: str, train: Callable[[Path], None], 
         path.parent.mkdir(parents=True, exist_ok=True)
         _make(path, train, report)
     except OSError as error:
-        # A read-only cache is usable: without the archive brokers only start slower.
+        # Without the archive, brokers only start more slowly.
         log.debug("class_archive unavailable reason=%s", error)
 
 
