@@ -1,7 +1,7 @@
 """The catalog of all metrics, for the exporters, docs/metrics.md, and the tests of dashboard and alert rules.
 
-Prometheus names follow the conventions of Prometheus (base units, `_total` for counters) and Kafka's words.
-OpenTelemetry names are from its semantic conventions for messaging; names that these lack begin with `kafkagroup.`.
+Prometheus names follow the conventions of Prometheus (base units, `_total` for counters) and Kafka's terms.
+OpenTelemetry names are from its semantic conventions for messaging; the other names begin with `kafkagroup.`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUERY = Label(
 )
 SOURCE = Label("source", "kafkagroup.source", "The number of the source in its query, from 0.")
 GROUP = Label("group", "messaging.consumer.group.name", "`kafka.group.id`; empty without a group.")
-SLOT = Label("slot", "kafkagroup.slot", "The slot of the query that reads the partition; -1 without a group.")
+SLOT = Label("slot", "kafkagroup.slot", "The query's slot that reads the partition; -1 without a group.")
 TOPIC = Label("topic", "messaging.destination.name", "The topic.")
 PARTITION = Label("partition", "messaging.destination.partition.id", "The partition's number.")
 CAUSE = Label("cause", "kafkagroup.rebalance.cause", "Why the slots rejoined; see [causes](#causes-of-rebalances).")
@@ -40,7 +40,7 @@ BY = Label("by", "kafkagroup.throttle.by", "`quota`: the query's own quota; `bro
 PHASE = Label("phase", "kafkagroup.trigger.phase", "Spark's name of a part of a trigger, such as `addBatch`.")
 FAILED = Label("failed", "kafkagroup.query.failed", "`true` if the query ended with an exception, else `false`.")
 PREFIX = Label("transactional_id_prefix", "kafkagroup.transactional.id.prefix", "The sink's `transactional.id.prefix`.")
-STATE = Label("state", "kafkagroup.transaction.state", "Whether the transaction's commit is `decided` or `undecided`.")
+STATE = Label("state", "kafkagroup.transaction.state", "`decided`: the sink has decided to commit; else `undecided`.")
 
 _SOURCE = (QUERY, SOURCE, GROUP)
 _SLOT = (*_SOURCE, SLOT)
@@ -82,7 +82,7 @@ LAG_RECORDS = Metric(
     Kind.GAUGE,
     "{record}",
     _PARTITION,
-    "Offsets between the end of the last finished micro-batch and the latest known end of the partition.",
+    "Number of offsets from the end of the last finished micro-batch to the latest known end of the partition.",
 )
 LAG_SECONDS = Metric(
     "kafkagroup_consumer_lag_seconds",
@@ -90,7 +90,7 @@ LAG_SECONDS = Metric(
     Kind.GAUGE,
     "s",
     _PARTITION,
-    "Time since the partition's end passed the oldest unread record; 0: no record is unread.",
+    "Estimated age of the oldest unread record; 0 if the query has read all records.",
 )
 POSITION = Metric(
     "kafkagroup_consumer_position",
@@ -106,7 +106,7 @@ END_OFFSET = Metric(
     Kind.GAUGE,
     "{record}",
     _PARTITION,
-    "The latest known end of the partition; with read_committed, planning sets it to the last stable offset.",
+    "The latest known end of the partition; planning with `read_committed` sets it to the last stable offset.",
 )
 LAG_TIME = Metric(
     "kafkagroup_consumer_lag_timestamp_seconds",
@@ -114,7 +114,7 @@ LAG_TIME = Metric(
     Kind.GAUGE,
     "s",
     _SOURCE,
-    "When the end offsets of the lag were looked up, in seconds since 1970; the earliest lookup of several.",
+    "The time of the lookup of the end offsets, in seconds since 1970; of several lookups, the earliest time.",
 )
 RECORDS = Metric(
     "kafkagroup_consumer_records_total",
@@ -122,7 +122,7 @@ RECORDS = Metric(
     Kind.COUNTER,
     "{message}",
     _PARTITION,
-    "Offsets that were read, including those of transaction markers and of records that compaction removed.",
+    "Number of offsets that were read. Offsets of transaction markers and of compacted records count too.",
     (("messaging.operation.name", "poll"),),
 )
 BAD_RECORDS = Metric(
@@ -131,7 +131,7 @@ BAD_RECORDS = Metric(
     Kind.COUNTER,
     "{record}",
     _SOURCE,
-    "Records whose values could not be decoded, of a query with `mode=PERMISSIVE` or `mode=DROPMALFORMED`.",
+    "Records whose values a query with `mode=PERMISSIVE` or `mode=DROPMALFORMED` could not decode.",
 )
 CORES_NEEDED = Metric(
     "kafkagroup_consumer_cores_needed",
@@ -190,8 +190,8 @@ REBALANCE_LATENCY = Metric(
     Kind.HISTOGRAM,
     "s",
     _SOURCE,
-    "Duration of a rebalance, from the slots' first request to the last slot's assignment. In the consumer protocol it "
-    "begins with the brokers' new assignment, and includes the micro-batch that still read revoked partitions.",
+    "Duration of a rebalance, from the slots' first request to the last slot's assignment. In the consumer protocol "
+    "the duration begins with the brokers' new assignment, and includes the wait for the micro-batch.",
     (),
     _BUCKETS_IN_SECONDS,
 )
@@ -201,8 +201,8 @@ GENERATION = Metric(
     Kind.GAUGE,
     "{generation}",
     _SOURCE,
-    "The group's generation at the last micro-batch's planning; in the consumer protocol (KIP-848) the highest epoch "
-    "of the query's slots.",
+    "The group's generation when the last micro-batch was planned; in the consumer protocol (KIP-848) the highest "
+    "epoch of the query's slots.",
 )
 HALTED = Metric(
     "kafkagroup_consumer_halted",
@@ -210,7 +210,7 @@ HALTED = Metric(
     Kind.GAUGE,
     "1",
     _SOURCE,
-    "1 while a user has paused or stopped the group, so that its lag grows intentionally; else 0.",
+    "1 while the group is paused or stopped; else 0.",
 )
 ASSIGNED = Metric(
     "kafkagroup_consumer_assigned_partitions",
@@ -226,7 +226,7 @@ QUOTA_USED = Metric(
     Kind.GAUGE,
     "1",
     _SOURCE,
-    "The part of the quota that the query has used in the quota's window; 1: the query is throttled.",
+    "The used part of the quota in the current window; at 1 the query is throttled.",
 )
 QUOTA_BYTES = Metric(
     "kafkagroup_quota_bytes_per_second",
@@ -355,7 +355,7 @@ def point(metric: Metric, value: float, *labels: object) -> Point:
     """Return a point of a metric with these values of its labels.
 
     Raises:
-        ValueError: The number of labels is not the metric's.
+        ValueError: The number of labels differs from the metric's.
     """
     if len(labels) != len(metric.labels):
         raise ValueError(f"{metric.name} has {len(metric.labels)} labels, not {len(labels)}")
@@ -363,7 +363,7 @@ def point(metric: Metric, value: float, *labels: object) -> Point:
 
 
 def as_markdown() -> str:
-    """Return a table of all metrics, and one of their labels."""
+    """Return a table of all metrics, and a table of their labels."""
     labels: dict[str, Label] = {label.name: label for metric in METRICS for label in metric.labels}
     rows = [
         "| metric | type | labels | OpenTelemetry | what it is |",

@@ -24,8 +24,8 @@ class Update:
 
     Attributes:
         points: New values of series.
-        gone: Gauges that no longer exist, such as the lag of a partition that the query no longer has.
-        samples: One sample for each source of a micro-batch: the figures of `points`, as files and pictures have them.
+        gone: Removed gauges, such as the lag of a partition that the query has lost.
+        samples: For files and pictures, the figures of `points`: one sample for each source of a micro-batch.
     """
 
     points: tuple[Point, ...] = ()
@@ -34,7 +34,7 @@ class Update:
 
 
 class Gauges:
-    """The existing gauges. A gauge without a new figure is removed, so that its old figure is not taken for current."""
+    """The existing gauges. A gauge without a new figure is removed, because its old figure would look current."""
 
     def __init__(self) -> None:
         self._existing: frozenset[Series] = frozenset()
@@ -54,7 +54,7 @@ class Exporter(Protocol):
     """Exports updates. Calls come from one thread at a time; an error is logged and does not reach the query."""
 
     def export(self, update: Update) -> None:
-        """Take an update."""
+        """Export an update."""
         ...
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Exports:
                     self._failing[number] = repr(error)
 
     def close(self) -> None:
-        """Close all exporters. Leave out later updates, because Spark may still call a removed listener."""
+        """Close all exporters, and ignore later updates, because Spark may still call a removed listener."""
         with self._lock:
             exporters, self._exporters = self._exporters, ()
             for exporter in exporters:
@@ -112,7 +112,7 @@ class SampleFile:
         self._file: TextIO = os.fdopen(handle, "a", encoding="utf-8")
 
     def export(self, update: Update) -> None:
-        """Append the samples of an update, and let other processes see them."""
+        """Append the samples of an update, and flush the file."""
         for sample in update.samples:
             self._file.write(json.dumps(sample.to_json(), separators=(",", ":")) + "\n")
         self._file.flush()
@@ -123,10 +123,10 @@ class SampleFile:
 
 
 def read_samples(path: str | Path) -> list[Sample]:
-    """Return the samples of a file, in its order, without an incomplete last line.
+    """Return the samples of a file in the order of its lines, without an incomplete last line.
 
     Raises:
-        InvalidConfigurationError: The file cannot be read, or a line is no sample; the error names the line.
+        InvalidConfigurationError: The file cannot be read, or a line is not a sample; the error names the line.
     """
     try:
         return list(_samples(Path(path)))

@@ -1,4 +1,4 @@
-"""The lag of groups as the brokers report it (`kafkagroup watch --prometheus`), under the names of a query's lag."""
+"""Metrics of the lag of groups at the brokers (`kafkagroup watch --prometheus`), with the names of a query's lag."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kafkagroup.metrics.sample import ProductionCurve
 
 
 class GroupMeter:
-    """Makes updates from descriptions of groups, and keeps ends of partitions to estimate the age of records."""
+    """Makes updates from descriptions of groups, and keeps end offsets to estimate the age of records."""
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, TopicPartition], ProductionCurve] = {}
         self._gauges = Gauges()
 
     def look(self, lags: Mapping[str, Iterable[PartitionLag]], at: float) -> Update:
-        """Return the update after a description of the groups that exist.
+        """Return the update after a description of the existing groups.
 
         Args:
-            lags: The lag of each group. A partition without a leader has no figure.
+            lags: The lag of each group. A partition without a leader has no metrics.
             at: When the description began, in seconds since 1970.
         """
         points = [p for group, rows in lags.items() for p in self._points(group, rows, at)]

@@ -37,7 +37,7 @@ class QueryMeter:
     Args:
         name: The query's name, or its id if it has no name.
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
-        looks: Whether ends of partitions are looked up; the lag of a partition is unknown before the first lookup.
+        looks: Whether end offsets are looked up at the brokers. Before the first lookup, the lag is then unknown.
 
     Attributes:
         has_progress: Whether a micro-batch has ended.
@@ -53,7 +53,7 @@ class QueryMeter:
 
     def started(self, now: float) -> Update:
         """Return the update at the start of the query."""
-        # Prometheus sees no increase in a series that begins with 1.
+        # Each series begins with 0, because Prometheus sees no increase in a series that begins with 1.
         ends = tuple(point(catalog.TERMINATIONS, 0, self._name, failed) for failed in ("true", "false"))
         return Update((*self.idle(now).points, *ends))
 
@@ -74,15 +74,15 @@ class QueryMeter:
         return Update(tuple(points), self._gauges.replace(points), samples)
 
     def partitions(self, cluster: str | None) -> set[TopicPartition]:
-        """Return the partitions of the last finished micro-batch that are in this cluster, or in an unknown cluster."""
+        """Return the last finished micro-batch's partitions in this cluster or in an unknown cluster."""
         return self._sampler.partitions(cluster)
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> Update:
-        """Return the update after a lookup of the ends of partitions. A micro-batch may be running.
+        """Return the update after a lookup of end offsets. A micro-batch may be running.
 
         Args:
             cluster: The cluster of these partitions.
-            ends: The known ends.
+            ends: The end offsets that the lookup has found.
             at: When the lookup began, in seconds since 1970.
         """
         samples = self._sampler.look(cluster, ends, at)
@@ -91,7 +91,7 @@ class QueryMeter:
         return Update(points, (), samples)
 
     def idle(self, now: float) -> Update:
-        """Return the update of a query that has nothing to do."""
+        """Return the update of an idle query."""
         alive = point(catalog.LAST_PROGRESS, now, self._name)
         self._gauges.add([alive])
         return Update((alive,))
@@ -125,7 +125,7 @@ class QueryMeter:
                 yield point(catalog.THROTTLE, seconds, *labels, slot, by)
 
     def _grown(self, source: int, slot: str, name: str, totals: Mapping[str, Any]) -> float:
-        """Return by how much a total in the quota's account has grown. Each run of the driver counts from 0."""
+        """Return the growth of one of the quota's totals. After a restart, the driver counts from 0."""
         now, key = float(totals.get(name, 0)), (source, slot, name)
         before, self._totals[key] = self._totals.get(key, 0.0), now
         return now - before if now >= before else now
@@ -158,7 +158,7 @@ def _partition_points(sample: Sample, labels: Iterable[object]) -> Iterator[Poin
     assigned: dict[int, int] = {}
     of_source = tuple(map(str, labels))
     for tp, one in sample.partitions.items():
-        # `point` would convert the same labels for each of thousands of partitions.
+        # `point` is not used, because it would convert the same labels for each of thousands of partitions.
         partition = (*of_source, str(one.slot), tp.topic, str(tp.partition))
         assigned[one.slot] = assigned.get(one.slot, 0) + 1
         yield Point(Series(catalog.POSITION, partition), float(one.end))
@@ -185,13 +185,13 @@ class MetricsListener(StreamingQueryListener):
     """Exports the figures of every streaming query of a session.
 
     Attributes:
-        on_new_query: Called at a query's first progress, which has the partitions; None: ends are not looked up.
+        on_new_query: Called at a query's first progress, which has the partitions; None: end offsets are not looked up.
     """
 
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
         self.on_new_query: Callable[[], object] | None = None
-        # The meters by run id. Spark and the lookups call on different threads.
+        # The meters by run id. Spark and the lookups use different threads.
         self._meters: dict[str, QueryMeter] = {}
         self._lock = threading.Lock()
 
@@ -242,14 +242,14 @@ class MetricsListener(StreamingQueryListener):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The end of a partition at a time, in seconds since 1970."""
+    """The end offset of a partition at a time in seconds since 1970."""
 
     at: float
     end: int
 
 
 class Sampler:
-    """Makes samples of one run of a query, and keeps ends of partitions to estimate the age of records.
+    """Makes samples of one run of a query, and keeps end offsets to estimate the age of records.
 
     Args:
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
@@ -271,11 +271,11 @@ class Sampler:
         return tuple(sample for _, sample in self._last.values())
 
     def partitions(self, cluster: str | None) -> set[TopicPartition]:
-        """Return the partitions of the last samples that are in this cluster, or in an unknown cluster."""
+        """Return the last samples' partitions in this cluster or in an unknown cluster."""
         return {tp for known, sample in self._last.values() if known in (None, cluster) for tp in sample.partitions}
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> tuple[Sample, ...]:
-        """Return a sample for each source with one of these partitions; see `QueryMeter.look`."""
+        """Return a sample for each source that reads one of these partitions; see `QueryMeter.look`."""
         found = []
         for known, sample in self._last.values():
             if known not in (None, cluster) or not sample.partitions.keys() & ends.keys():
@@ -323,8 +323,8 @@ class Sampler:
     def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
         driver = source.driver
         at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
-        # The end offset of a batch that a restart repeats is from the checkpoint, with figures of the previous run's
-        # driver. The driver of this run counts the quota's totals from 0.
+        # If a restart repeats a batch, its end offset is from the checkpoint, with figures of the previous driver. The
+        # driver of this run counts the quota's totals from 0.
         of_this_run = at >= self._began
         new = driver if source.has_read and of_this_run else None
         return Sample(

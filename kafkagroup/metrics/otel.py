@@ -23,8 +23,8 @@ _PATH = "/v1/metrics"
 class OpenTelemetryExporter:
     """Records the figures in a meter provider.
 
-    Gauges are observable instruments, which the provider's readers request, because only observable instruments can
-    disappear. Counters and histograms are recorded at each update.
+    Gauges are observable instruments, because only series of these instruments can disappear. The provider's readers
+    request their values. Counters and histograms are recorded at each update.
 
     Args:
         provider: The program's meter provider.
@@ -46,7 +46,7 @@ class OpenTelemetryExporter:
                 self._histograms[metric] = meter.create_histogram(metric.otel, metric.unit, metric.doc)
 
     def export(self, update: Update) -> None:
-        """Let the provider's readers see the update."""
+        """Record an update for the provider's readers."""
         with self._lock:
             for series in update.gone:
                 self._gauges[series.metric].pop(series.values, None)
@@ -87,7 +87,7 @@ class OtlpExporter(OpenTelemetryExporter):
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=url), export_interval_millis=seconds * 1000)
         self._provider = SdkMeterProvider(
             metric_readers=[reader],
-            # A variable of the environment takes precedence over this value.
+            # This value takes precedence over `OTEL_SERVICE_NAME`.
             resource=Resource.create({"service.name": "kafkagroup"}),
             views=[
                 View(

@@ -51,7 +51,7 @@ class _AllMetrics(Collector):
                     found.observe(point.value)
 
     def collect(self) -> Iterator[Family]:
-        """Yield each metric that has figures, without the times at which its series were created."""
+        """Yield each metric that has figures, without its samples `…_created`."""
         with self._lock:
             families = list(self._registry.collect())
         for family in families:
@@ -68,7 +68,7 @@ class PrometheusEndpoint:
     """Serves the figures at `http://HOST:PORT/metrics`.
 
     Args:
-        host: The address to listen at. Any client that can connect reads names of queries, groups and topics.
+        host: The address to listen at. Any client that can connect sees the names of queries, groups and topics.
         port: The port; 0: any free port.
 
     Raises:
@@ -86,7 +86,7 @@ class PrometheusEndpoint:
         self.address = f"{host}:{self._server.server_port}"
 
     def export(self, update: Update) -> None:
-        """Let the next scrape see the update."""
+        """Record an update for the next scrape."""
         self._metrics.record(update)
 
     def close(self) -> None:

@@ -21,8 +21,8 @@ class PartitionSample:
         start: The first offset of the micro-batch.
         end: The offset after the micro-batch's last offset.
         slot: The slot that read the partition; -1 without a group.
-        latest: The end of the partition when the micro-batch was planned.
-        lag_seconds: The age of the record at offset `end` at that time; 0 if there was no such record.
+        latest: The end offset of the partition when the micro-batch was planned.
+        lag_seconds: The age of the record at offset `end` when the micro-batch was planned; 0 without such a record.
     """
 
     start: int
@@ -44,7 +44,7 @@ class Sample:
     Attributes:
         at: When the latest offsets were looked up, in seconds since 1970.
         query: The query's name, or its id if it has no name.
-        query_id: Its id, which its checkpoint keeps.
+        query_id: The query's id, which the checkpoint stores.
         run_id: The id of this run.
         batch: The number of the micro-batch.
         source: The number of the source in the query, from 0.
@@ -54,16 +54,16 @@ class Sample:
         seconds: How long the trigger took.
         partitions: The partitions of the micro-batch; empty if it did not read this source.
         commits: The driver's commits since the last micro-batch.
-        failed_commits: The number of the driver's commits that failed in that time.
+        failed_commits: The number of the driver's failed commits since the last micro-batch.
         rebalances: The rebalances since the last micro-batch.
-        quota: The quota's figures; see docs/quotas.md. Quota, commits, rebalances and bad records are empty for a
-            micro-batch that a restart repeats, because its offset in the checkpoint has the previous run's figures.
+        quota: The quota's figures; see docs/quotas.md. If a restart repeats a micro-batch, its quota, commits,
+            rebalances and bad records are empty, because its offset in the checkpoint has the previous run's figures.
         bad_records: The number of the previous micro-batch's records that could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
         cores_needed: Cores that the previous micro-batch needed for the target duration; None: no target, or unknown.
-        halted: Whether the group was paused or stopped from outside.
-        is_look: Whether this is a lookup of partitions' ends without a finished micro-batch: rows, seconds and counts
-            are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
+        halted: Whether the group was paused or stopped.
+        is_look: Whether the sample is of a lookup of end offsets, not of a finished micro-batch. If so, rows, seconds
+            and counts are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
     """
 
     at: float
@@ -117,10 +117,10 @@ class Sample:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Sample:
-        """Parse the text of `to_json`.
+        """Parse the result of `to_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: The text is no sample, or its version is newer.
+            KeyError, TypeError, ValueError: The value is not a sample, or its version is newer than `VERSION`.
         """
         if value["version"] > VERSION:
             raise ValueError(f"a sample of version {value['version']}; this kafkagroup reads up to {VERSION}")
@@ -152,12 +152,14 @@ class Sample:
 
 
 class ProductionCurve:
-    """The ends of one partition's log over time, as triggers have looked them up.
+    """The end offsets of one partition over time.
 
-    The time of an offset between two ends is interpolated, as in Kafka Lag Exporter. Frequent triggers make this exact.
+    The time of an offset between two end offsets is interpolated, as in Kafka Lag Exporter. Frequent lookups make this
+    time exact.
 
     Args:
-        max_points: The number of ends to keep: at this number, the older half is thinned out. None: keep all.
+        max_points: The maximum number of end offsets. Beyond it, every second one of the older half is dropped. None:
+            no maximum.
     """
 
     def __init__(self, max_points: int | None = 256) -> None:
@@ -166,14 +168,14 @@ class ProductionCurve:
         self._ends: list[int] = []
 
     def observe(self, at: float, end: int) -> None:
-        """Record that the log ended at `end` at this time, in seconds since 1970."""
+        """Record the end offset at a time in seconds since 1970."""
         if self._ends and end < self._ends[-1]:
-            # The topic was created again, or its log was cut: earlier samples are invalid.
+            # The topic was created again, or its log was truncated: earlier end offsets are invalid.
             self._times, self._ends = [], []
         elif self._times and at <= self._times[-1]:
             return
         if len(self._ends) > 1 and self._ends[-2] == end:
-            # Nothing was written: move the end of the flat part.
+            # No record was written: move the time of the last end offset.
             self._times[-1] = at
             return
         self._times.append(at)
@@ -196,11 +198,11 @@ class ProductionCurve:
         """Return the approximate time at which the record at this offset was written, in seconds since 1970.
 
         None: the log has not reached the offset. The time of an offset before the first lookup is extrapolated by the
-        rate since then. Without a rate the result is the time of the first lookup, and the record is older.
+        write rate since this lookup. If the rate is 0, the result is the time of the first lookup, and is too late.
         """
         if not self._ends or offset >= self._ends[-1]:
             return None
-        # The record at `offset` made the end pass from `offset` to `offset + 1`.
+        # The write of this record moved the end offset from `offset` to `offset + 1`.
         after = bisect_right(self._ends, offset)
         if after == 0:
             span, produced = self._times[-1] - self._times[0], self._ends[-1] - self._ends[0]

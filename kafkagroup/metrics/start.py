@@ -1,4 +1,4 @@
-"""`metrics.start`: start exporters, and look up ends of partitions and open transactions at the brokers."""
+"""`metrics.start`: start exporters, and look up end offsets and open transactions at the brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOOK_SECONDS = 30.0
 
 
 class Watcher:
-    """Looks up the ends of partitions and open transactions, on a thread of its own, until `close`.
+    """Looks up end offsets and open transactions, on a thread of its own, until `close`.
 
     Args:
         settings: The settings of the Kafka clients.
@@ -88,7 +88,7 @@ class Watcher:
         partitions = self._listener.partitions(cluster)
         if partitions:
             asked = end_offsets(self._client, partitions, Deadline(self._seconds), read_committed=self._read_committed)
-            # If this lookup fails, the old figure keeps its time, and an alert watches the time of figures.
+            # If this lookup fails, the time of the lag stays old, and `KafkagroupLagIsOld` fires.
             self._listener.look(cluster, self._client.run(asked), at)
 
     def _check_transactions(self) -> None:
@@ -127,10 +127,10 @@ __all__ = ["Metrics", "prometheus_endpoint", "start"]
 
 
 class Metrics:
-    """Running metrics. Usable as a context manager; without it, metrics run until the program ends.
+    """Running metrics, which end with `close` or the program. Usable as a context manager.
 
     Attributes:
-        prometheus_address: The `host:port` at which Prometheus is served; None: not served.
+        prometheus_address: The `host:port` of the endpoint for Prometheus; None: there is no endpoint.
     """
 
     def __init__(
@@ -181,15 +181,15 @@ def start(
 
     Args:
         spark: The session; it may be one of Spark Connect.
-        prometheus: The `host:port` at which to serve Prometheus; port 0: any free port, see
-            `Metrics.prometheus_address`. Without a host, `127.0.0.1`. Needs the extra `metrics`.
+        prometheus: The `host:port` of an endpoint for Prometheus. The default host is `127.0.0.1`. With port 0, the
+            system chooses the port: see `Metrics.prometheus_address`. Needs the extra `metrics`.
         otlp: The URL of an OpenTelemetry collector, such as `http://collector:4318`. Needs the extra `otel`.
         otlp_seconds: The time between two exports to the collector.
         meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
         file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
         exporters: The program's own exporters.
-        settings: The settings of a connection to the brokers, to look up the ends of partitions even while a
-            micro-batch runs. Without settings, the lag is from the time when the last finished micro-batch was planned.
+        settings: The settings of the Kafka client, to look up end offsets even while a micro-batch runs. Without
+            settings, the end offsets are those at the planning of the last finished micro-batch.
         transactions: The `transactional.id.prefix` of each exactly-once sink, to look for its open transactions. The
             user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
         look_seconds: The time between two lookups.
@@ -201,7 +201,7 @@ def start(
     from kafkagroup.metrics.meter import MetricsListener
 
     if transactions and settings is None:
-        raise InvalidConfigurationError("metrics.start looks transactions up at the brokers: give settings too.")
+        raise InvalidConfigurationError("metrics.start needs settings to look up transactions at the brokers.")
     made: list[Exporter] = []
     address: str | None = None
     watcher: Watcher | None = None
@@ -218,8 +218,7 @@ def start(
             made.append(SampleFile(file))
         if not made and not exporters:
             raise InvalidConfigurationError(
-                "metrics.start needs to know where the figures go: give prometheus, otlp, meter_provider, file or "
-                "exporters."
+                "metrics.start needs a destination: prometheus, otlp, meter_provider, file or exporters."
             )
         exports = Exports([*made, *exporters])
         listener = MetricsListener(exports)
@@ -272,4 +271,4 @@ def _opentelemetry(provider: MeterProvider) -> Exporter:
 def _missing_extra(missing: ModuleNotFoundError, library: str, extra: str) -> Exception:
     if (missing.name or "").partition(".")[0] != library:
         return missing
-    return InvalidConfigurationError(f"It needs {missing.name}: pip install 'kafkagroup[{extra}]'.")
+    return InvalidConfigurationError(f"These metrics need {missing.name}: pip install 'kafkagroup[{extra}]'.")

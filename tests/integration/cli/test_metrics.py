@@ -232,7 +232,7 @@ def test_an_open_transaction_of_a_sink_is_seen_until_it_ends(spark, kafka, topic
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({}, "needs to know where the figures go"),
+        ({}, "needs a destination"),
         ({"prometheus": "9400"}, "is not host:port"),
         ({"prometheus": "127.0.0.1:99999"}, "is not host:port"),
         ({"file": "/nowhere/at/all"}, "cannot be written"),
