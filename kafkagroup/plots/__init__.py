@@ -5,7 +5,7 @@
 
     plots.overview(read_samples("samples.jsonl")).savefig("incident.png")
 
-Plots need the extra `plots`. A file may have samples of several queries and sources; a picture shows one of them.
+Plots need the extra `plots`. A file may have samples of several queries and sources; a picture shows one source.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ try:
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] != "matplotlib":
         raise
-    raise InvalidConfigurationError(f"It needs {missing.name}: pip install 'kafkagroup[plots]'.") from None
+    raise InvalidConfigurationError(f"Plots need {missing.name}: pip install 'kafkagroup[plots]'.") from None
 
 __all__ = ["assignment", "lag", "latency", "overview", "throughput"]

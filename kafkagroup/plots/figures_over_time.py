@@ -1,4 +1,4 @@
-"""Compute what plots show from samples: rates, slots of partitions, latencies. Times are since 1970. Pure."""
+"""Compute rates, slots and latencies for plots from samples. Times are seconds since 1970. Pure functions."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
         )
     ((name, number), _) = Counter((one.query, one.source) for one in found).most_common(1)[0]
     mine = [one for one in found if (one.query, one.source) == (name, number)]
-    # A file of several programs is not in order, nor is a replayed micro-batch, which keeps the time of its first run.
+    # Samples of several programs are not in order. A replayed micro-batch keeps the time of its first run.
     return sorted(mine, key=lambda one: (one.at, one.batch))
 
 
 def looks_of(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples that show the lag at their time: lookups, or else micro-batches."""
+    """Return the samples that show the lag: the lookups of end offsets, or all samples if there are no lookups."""
     return [one for one in samples if one.is_look] or list(samples)
 
 
@@ -63,7 +63,7 @@ def rebalances_of(samples: Sequence[Sample]) -> list[Rebalance]:
 
 
 def edges_of(samples: Sequence[Sample]) -> list[float]:
-    """Return the start of each sample in a picture, and the end of the last sample, one median interval later."""
+    """Return the start of each sample in a picture, and the last sample's end: its start plus the median interval."""
     times = [one.at for one in samples]
     steps = [later - earlier for earlier, later in pairwise(times)]
     return [*times, times[-1] + (median(steps) if steps else max(1.0, samples[-1].seconds))]
@@ -80,7 +80,7 @@ def lag_rows(samples: Sequence[Sample]) -> list[list[float]]:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates between one sample and the next; None: unknown.
+    """Rates from each sample to the next sample; None: unknown.
 
     Attributes:
         edges: The start of each rate, and the end of the last rate.
@@ -117,7 +117,7 @@ def rates_of(samples: Sequence[Sample]) -> Rates:
         seconds = max(1e-3, edges[number + 1] - edges[number])
         rates.read.append(sum(p.end - p.start for p in one.partitions.values()) / seconds)
         rates.written.append(_written(before, one))
-        # A quota's account is in the offset of the next micro-batch.
+        # The next micro-batch's offset has the quota's totals.
         rates.bytes.append(None if after is None else _bytes(one, after, seconds))
         rates.quota_records.append(one.quota.get("recordsPerSecond"))
         rates.quota_bytes.append(one.quota.get("bytesPerSecond"))
@@ -178,7 +178,7 @@ class Latency:
     Attributes:
         at: When the commit ended.
         newest: The latency of the newest record.
-        median: The latency of the record in the middle.
+        median: The median of the records' latencies.
         oldest: The latency of the oldest record.
     """
 
@@ -192,7 +192,7 @@ _QUANTILES = 20
 
 
 def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
-    """Return the latency of each committed micro-batch; records from before the first sample do not count."""
+    """Return the latency of each committed micro-batch, without records that were written before the first sample."""
     curves: dict[TopicPartition, ProductionCurve] = {}
     for one in samples:
         for tp, partition in one.partitions.items():
@@ -208,7 +208,7 @@ def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
 
 
 def _committed_at(later: Sequence[Sample]) -> float | None:
-    """Return when the micro-batch before these samples was committed: their first commit; None: no commit."""
+    """Return the time of these samples' first commit, which is of the micro-batch before them; None: no commit."""
     return next((one.commits[0].at_ms / 1000 for one in later if one.commits), None)
 
 

@@ -34,7 +34,7 @@ _READ, _WRITTEN, _QUOTA, _THROTTLED, _ABSENT = "#1f78b4", "#999999", "#e31a1c", 
 
 
 class Picture(Figure):
-    """A figure that notebooks show, whether or not they have imported pyplot."""
+    """A figure that notebooks show, even without pyplot."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -79,7 +79,7 @@ def assignment(samples: Sequence[Sample], *, query: str | None = None, source: i
 def latency(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw the time from a record's production to the commit of its offset; arguments and errors as in `lag`.
 
-    The production time comes from partitions' ends at each micro-batch. Frequent micro-batches make this time exact.
+    The production time is estimated from the end offsets at each micro-batch. Frequent micro-batches make this time exact.
     """
     mine = over_time.of_one_source(samples, query, source)
     figure, (axes,) = _picture([_LATENCY])
