@@ -75,7 +75,7 @@ class Watcher:
         with closing(self._client):
             while not self._ended:
                 began = time.monotonic()
-                self._note("the ends of partitions", self._look_at_ends)
+                self._note("the end offsets", self._look_at_ends)
                 if self._prefixes:
                     self._check_transactions()
                 self._wake.wait(max(0.0, began + self._seconds - time.monotonic()))
