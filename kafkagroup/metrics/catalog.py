@@ -32,7 +32,11 @@ QUERY = Label(
 )
 SOURCE = Label("source", "kafkagroup.source", "The number of the source in its query, from 0.")
 GROUP = Label("group", "messaging.consumer.group.name", "`kafka.group.id`; empty without a group.")
-SLOT = Label("slot", "kafkagroup.slot", "The query's slot that reads the partition; -1 without a group.")
+SLOT = Label(
+    "slot",
+    "kafkagroup.slot",
+    "The query's slot (its member of the group) that reads the partition; -1 without a group.",
+)
 TOPIC = Label("topic", "messaging.destination.name", "The topic.")
 PARTITION = Label("partition", "messaging.destination.partition.id", "The partition's number.")
 CAUSE = Label("cause", "kafkagroup.rebalance.cause", "Why the slots rejoined; see [causes](#causes-of-rebalances).")
