@@ -4,7 +4,7 @@
 
     metrics.start(spark, prometheus="127.0.0.1:9400")
 
-docs/metrics.md lists the metrics. The figures come from the progress that Spark reports after each micro-batch, and
+docs/metrics.md lists the metrics. The metrics come from the progress that Spark reports after each micro-batch, and
 from lookups at the brokers (`settings`). A `StreamingQueryListener` gets the progress, also with Spark Connect.
 """
 

@@ -349,7 +349,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A new figure of a series: a gauge's value, a counter's growth, or one observation of a histogram."""
+    """A new value of a series: a gauge's value, a counter's growth, or one observation of a histogram."""
 
     series: Series
     value: float

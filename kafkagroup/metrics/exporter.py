@@ -25,7 +25,7 @@ class Update:
     Attributes:
         points: New values of series.
         gone: Removed gauges, such as the lag of a partition that the query has lost.
-        samples: For files and pictures, the figures of `points`: one sample for each source of a micro-batch.
+        samples: The values of `points` for files and pictures: one sample for each source of a micro-batch.
     """
 
     points: tuple[Point, ...] = ()
@@ -34,17 +34,17 @@ class Update:
 
 
 class Gauges:
-    """The existing gauges. A gauge without a new figure is removed, because its old figure would look current."""
+    """The existing gauges. A gauge without a new value is removed, because its old value would look current."""
 
     def __init__(self) -> None:
         self._existing: frozenset[Series] = frozenset()
 
     def add(self, points: Iterable[Point]) -> None:
-        """Add the gauges among these figures; the other gauges stay."""
+        """Add the gauges among these points; the other gauges stay."""
         self._existing |= {p.series for p in points if p.series.metric.kind is Kind.GAUGE}
 
     def replace(self, points: Iterable[Point]) -> tuple[Series, ...]:
-        """Keep only the gauges among these figures, and return the removed gauges."""
+        """Keep only the gauges among these points, and return the removed gauges."""
         before, self._existing = self._existing, frozenset()
         self.add(points)
         return tuple(before - self._existing)
@@ -58,7 +58,7 @@ class Exporter(Protocol):
         ...
 
     def close(self) -> None:
-        """Export the remaining figures, and stop."""
+        """Export the remaining metrics, and stop."""
         ...
 
 

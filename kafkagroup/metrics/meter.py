@@ -37,7 +37,7 @@ class QueryMeter:
     Args:
         name: The query's name, or its id if it has no name.
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
-        looks: Whether end offsets are looked up at the brokers. Before the first lookup, the lag is then unknown.
+        looks: Whether end offsets are looked up at the brokers. If so, the lag is unknown before the first lookup.
 
     Attributes:
         has_progress: Whether a micro-batch has ended.
@@ -182,7 +182,7 @@ def _labels(sample: Sample) -> tuple[object, ...]:
 
 
 class MetricsListener(StreamingQueryListener):
-    """Exports the figures of every streaming query of a session.
+    """Exports the metrics of every streaming query of a session.
 
     Attributes:
         on_new_query: Called at a query's first progress, which has the partitions; None: end offsets are not looked up.
@@ -217,7 +217,7 @@ class MetricsListener(StreamingQueryListener):
             self._exports.export(meter.started(time.time()))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Export the figures of a micro-batch."""
+        """Export the metrics of a micro-batch."""
         progress = event.progress
         with self._lock:
             # The listener has no start event of a query that was started before the listener.

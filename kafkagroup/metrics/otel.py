@@ -21,7 +21,7 @@ _PATH = "/v1/metrics"
 
 
 class OpenTelemetryExporter:
-    """Records the figures in a meter provider.
+    """Records the metrics in a meter provider.
 
     Gauges are observable instruments, because only series of these instruments can disappear. The provider's readers
     request their values. Counters and histograms are recorded at each update.
@@ -72,7 +72,7 @@ class OpenTelemetryExporter:
 
 
 class OtlpExporter(OpenTelemetryExporter):
-    """Sends the figures to a collector by OTLP over HTTP, every `seconds` and at the end.
+    """Sends the metrics to a collector by OTLP over HTTP, every `seconds` and at the end.
 
     Args:
         endpoint: The collector's URL; without a path, `/v1/metrics` is added. Headers, such as a token's, are taken
@@ -101,7 +101,7 @@ class OtlpExporter(OpenTelemetryExporter):
         super().__init__(self._provider)
 
     def close(self) -> None:
-        """Export the remaining figures, and stop."""
+        """Export the remaining metrics, and stop."""
         self._provider.shutdown()
 
 

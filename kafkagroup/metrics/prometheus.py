@@ -51,7 +51,7 @@ class _AllMetrics(Collector):
                     found.observe(point.value)
 
     def collect(self) -> Iterator[Family]:
-        """Yield each metric that has figures, without its samples `…_created`."""
+        """Yield each metric that has values, without its samples `…_created`."""
         with self._lock:
             families = list(self._registry.collect())
         for family in families:
@@ -60,12 +60,12 @@ class _AllMetrics(Collector):
                 yield family
 
     def describe(self) -> Iterator[Family]:
-        """Yield nothing, because a registry requests the names at registration, when there are no figures yet."""
+        """Yield nothing, because a registry requests the names at registration, when there are no metrics yet."""
         yield from ()
 
 
 class PrometheusEndpoint:
-    """Serves the figures at `http://HOST:PORT/metrics`.
+    """Serves the metrics at `http://HOST:PORT/metrics`.
 
     Args:
         host: The address to listen at. Any client that can connect sees the names of queries, groups and topics.

@@ -52,7 +52,7 @@ class Sample:
         generation: The group's generation; -1 without a group.
         rows: Rows that Spark got from the source.
         seconds: How long the trigger took.
-        partitions: The partitions of the micro-batch; empty if it did not read this source.
+        partitions: The partitions of the micro-batch; empty if the micro-batch did not read this source.
         commits: The driver's commits since the last micro-batch.
         failed_commits: The number of the driver's failed commits since the last micro-batch.
         rebalances: The rebalances since the last micro-batch.

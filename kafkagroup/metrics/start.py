@@ -41,8 +41,8 @@ class Watcher:
         settings: The settings of the Kafka clients.
         prefixes: Each sink's `transactional.id.prefix`.
         seconds: The time between two lookups.
-        listener: The queries whose lag is measured.
-        export: Takes the updates about transactions.
+        listener: The listener, which has the queries' partitions.
+        export: Called with each update about transactions.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ def start(
     transactions: Sequence[str] = (),
     look_seconds: float = 10.0,
 ) -> Metrics:
-    """Export the figures of every streaming query of this session, from its next micro-batch on.
+    """Export the metrics of every streaming query of this session, from the query's next micro-batch on.
 
     Args:
         spark: The session; it may be one of Spark Connect.
@@ -186,7 +186,7 @@ def start(
         otlp: The URL of an OpenTelemetry collector, such as `http://collector:4318`. Needs the extra `otel`.
         otlp_seconds: The time between two exports to the collector.
         meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
-        file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
+        file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws this file.
         exporters: The program's own exporters.
         settings: The settings of the Kafka client, to look up end offsets even while a micro-batch runs. Without
             settings, the end offsets are those at the planning of the last finished micro-batch.

@@ -144,7 +144,7 @@ def _bytes(now: Sample, after: Sample, seconds: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The time for which a slot has a partition."""
+    """A time range in which a slot has a partition."""
 
     partition: TopicPartition
     slot: int

@@ -268,7 +268,7 @@ def _partition_axis(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _time_axis(axes: Axes, samples: Sequence[Sample]) -> None:
-    """Show the time below these axes, even if other axes below share it."""
+    """Show the time below these axes, even if other axes below share the time axis."""
     locator = AutoDateLocator(tz=timezone.utc)
     day = "%Y-%b-%d"
     # The part of the date that the ticks do not show, from years to seconds.
