@@ -1,6 +1,6 @@
-"""The Arrow type of each column of a Kafka record, and arrays of another type; `schema` has Spark's types.
+"""The Arrow type of each column of a Kafka record, and an array with another type; `schema` has Spark's types.
 
-`record_columns` has no types of Arrow, whose import takes 150 ms, because some of Spark's processes need only names.
+`record_columns` has no Arrow types, because some of Spark's processes need only names, and Arrow's import takes 150 ms.
 """
 
 from __future__ import annotations

@@ -10,6 +10,6 @@ _CUTOFF = 0.75
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question with the most similar known name, with a space before it; empty if none is similar."""
+    """Return a question with the most similar known name, after a space; empty if no name is similar."""
     near = difflib.get_close_matches(name, sorted(set(known) - {name}), n=1, cutoff=_CUTOFF)
     return f" Did you mean {near[0]}?" if near else ""

@@ -1,4 +1,4 @@
-"""A group's offsets: the note in their metadata (stream, topic, rewind), and the number in one request."""
+"""A group's offsets: the note in their metadata (stream, topic, rewind), and their division into requests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class CommitOffset:
         offset: The next offset to read.
         leader_epoch: The epoch of a leader whose log had all records before the offset; -1 if unknown (KIP-320).
         metadata: The application's text.
-        topic_id: The id of the topic, which coordinators from 4.1 on compare; None: unknown. In a response it is the
-            requested id; only the note has the topic id of the commit.
+        topic_id: The id of the topic, which coordinators from 4.1 on compare; None: unknown. In a fetched offset this
+            is the requested id; only the note has the topic id of the commit.
     """
 
     offset: int
@@ -36,7 +36,7 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
     """Check that a commit without a transaction would be refused as a whole if a topic was created again.
 
     Raises:
-        UnknownTopicError: The commit has several topics, and would be accepted for the other topics.
+        UnknownTopicError: The commit has several topics, so the coordinator could accept a part of the commit.
     """
     if len({tp.topic for tp in offsets}) > 1:
         raise UnknownTopicError.of_names_only()
@@ -100,7 +100,7 @@ def is_of_other_topic(entry: CommitOffset, topic_id: str | None, cluster: str | 
 
 
 def without_topic(entry: CommitOffset) -> CommitOffset:
-    """Return an offset that counts for any topic of the name."""
+    """Return the offset with a note that names no topic, so that it is valid for any topic of this name."""
     note = replace(OffsetNote.parse(entry.metadata), topic=None, cluster=None)
     return replace(entry, metadata=note.metadata)
 
@@ -108,8 +108,8 @@ def without_topic(entry: CommitOffset) -> CommitOffset:
 def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
     """Return the ids of the rewinds whose marks committed offsets have.
 
-    A read without a checkpoint begins at the group's offsets, so it follows all rewinds. Its commits repeat the marks,
-    so that a stopped query follows the rewinds too when it restarts from its checkpoint.
+    A read without a checkpoint begins at the group's offsets, so it follows all rewinds. Its commits repeat the marks
+    for stopped queries, which follow the rewinds when they restart from their checkpoints.
     """
     return {tp: rewind_id for tp, entry in committed.items() if (rewind_id := OffsetNote.parse(entry.metadata).rewound)}
 

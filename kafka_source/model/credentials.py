@@ -18,7 +18,7 @@ class SlotCredentials:
         member_id: The member id from the coordinator; empty for a commit without membership.
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: The number of the slot in its query.
-        partitions: The partitions that the slot was assigned in this generation, without standby copies (replicas).
+        partitions: The slot's assignment in this generation, without standby copies (replicas).
         per_member_epoch: Whether the credentials are valid for this member only. In a classic group the credentials of
             a generation are valid together, so one member may commit for all slots of its query. In the consumer
             protocol each member has an epoch of its own, and another slot may have lost its partitions already.
@@ -45,8 +45,8 @@ def representative_slots(slots: Iterable[SlotCredentials]) -> list[SlotCredentia
     """Return the slots whose membership implies the membership of all slots.
 
     If the coordinator accepts one slot of a classic group, the generation and assignment of all slots are valid, see
-    `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on, so the slot with the
-    lowest number is checked. If that process joins after the check, the driver's heartbeats detect the loss.
+    `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on, so tasks check the
+    slot with the lowest number. If the second process joins after the check, the driver's heartbeats detect the loss.
     """
     found: dict[tuple[str, int, int], SlotCredentials] = {}
     for one in sorted(slots, key=lambda one: one.slot):

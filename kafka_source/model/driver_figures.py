@@ -44,19 +44,19 @@ class RebalanceCause(str, Enum):
     TOPICS = "topics"
     """Topics or partitions appeared, disappeared or were created again."""
     LOST = "lost"
-    """The group had removed the slots, or they had left because Spark did not call."""
+    """The group had removed the slots, or the slots had left because Spark had not called the reader."""
     REVOKED = "revoked"
-    """Partitions were taken away while a micro-batch read them."""
+    """The group revoked partitions while a micro-batch read them."""
     SIBLING = "sibling"
-    """Another read of the same driver and group waited."""
+    """Another read of the same driver and group waited in a join."""
     REWIND = "rewind"
     """The group was rewound while the query ran."""
     BALANCE = "balance"
-    """The leader's assignor found that members have too unequal work."""
+    """The leader's assignor found that the members' work is too unequal."""
     STALE = "stale"
     """The assignment that the slots got back after a restart did not match subscriptions and topics."""
     REQUEST = "request"
-    """The query asked for it."""
+    """The query requested the rejoin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Rebalance:
         generation: The generation that the rebalance began.
         cause: Why the slots rejoined.
         reason: The cause in words, with names.
-        took_ms: Milliseconds from the first request to the last slot's assignment. In the consumer protocol they count
-            from the answer with other partitions until the slots have taken and released all of them.
+        took_ms: Milliseconds from the first request to the last slot's assignment. In the consumer protocol,
+            milliseconds from the response with other partitions until the slots have taken and released all of them.
         members: The number of members of the group; None: unknown.
         came: Members that the previous generation did not have: instance ids, or member ids of dynamic members.
         went: Members that only the previous generation had.
@@ -105,10 +105,10 @@ class Rebalance:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Rebalance:
-        """Parse what `to_json` has written.
+        """Parse the JSON of `to_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: The value is something else.
+            KeyError, TypeError, ValueError: The value has another form.
         """
         return Rebalance(
             value["at"],
@@ -140,7 +140,8 @@ class TimeAlignment:
         time_ms: The least timestamp among the next records of partitions that are behind, in ms since 1970.
         held_by: The partition whose next record has this timestamp.
         skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: a previous window is used.
-        skew_after_ms: The same after the micro-batch, for partitions that no limit has cut; None: no such partition.
+        skew_after_ms: The same difference after the micro-batch, for partitions whose ranges no limit has cut; None: no
+            such partition.
     """
 
     time_ms: int
@@ -161,11 +162,11 @@ class DriverFigures:
         rebalances: The rebalances since the last planned micro-batch.
         latest: The latest offsets, if Spark does not show them (before 4.2); else empty.
         max_offsets: The maximum number of offsets of the micro-batch; None: without `targetTriggerDuration`.
-        bad_records: The number of records with values that could not be decoded, as tasks have reported since then.
-            None: unknown, because tasks of the previous batch have not reported, or there is no previous batch; or
+        bad_records: The number of records with values that could not be decoded, from the tasks' reports since the last
+            planned micro-batch. None: tasks of the previous batch have not reported, the query has no previous batch,
             values are not decoded, or the first bad value ends the query.
-        cores_needed: The busy seconds of the previous batch's tasks, divided by `targetTriggerDuration`; None: it is
-            not set, or tasks of the previous batch have not reported.
+        cores_needed: The busy seconds of the previous batch's tasks, divided by `targetTriggerDuration`; None: this
+            option is not set, or tasks of the previous batch have not reported.
         alignment: How the partitions were kept in step; None: no `maxTimestampSkew`, or all partitions read to the end.
         halt: The halt of the query's group; None: the query reads.
     """
@@ -206,10 +207,10 @@ class DriverFigures:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> DriverFigures:
-        """Parse what `to_json` has written.
+        """Parse the JSON of `to_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: The value is something else.
+            KeyError, TypeError, ValueError: The value has another form.
         """
         return DriverFigures(
             value["at"],

@@ -2,7 +2,7 @@
 
 The halt with the highest number is the group's current halt; `resume` is a halt without an effect. An entry is a
 committed offset, with the same metadata in all entries of a halt. The offset is the partition's boundary, up to which
-a stopped query reads. A partition without a boundary is read no further from the next trigger on.
+a stopped query reads. From the next trigger on, queries do not read a partition without a boundary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HaltKind(str, Enum):
     """The kinds of halts."""
 
     PAUSE = "pause"
-    """Queries keep their places in the group and read nothing."""
+    """Queries stay members of the group and read nothing."""
     STOP = "stop"
     """Queries read up to the boundaries, and leave the group when all its partitions have reached their boundaries."""
     RESUME = "resume"
@@ -75,7 +75,7 @@ class Halt:
     def entries(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         """Return the boundary and the text of each entry.
 
-        Without boundaries each entry has the whole halt, so one partition of each topic is enough.
+        If a halt has no boundaries, one entry in each topic is enough.
         """
         firsts = {tp.topic: tp for tp in sorted(partitions, reverse=True)}
         places = self.boundaries or dict.fromkeys(firsts.values(), 0)

@@ -40,7 +40,7 @@ class Column:
         text: Whether the column's bytes are decoded as UTF-8.
         nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
         made: The type of a column that is decoded, or has the bytes of bad values; None: the column is fetched.
-        lenient: Whether a timestamp that is too large for microseconds is `TOO_LARGE`, not an error.
+        lenient: Whether a timestamp that is too large for microseconds becomes `TOO_LARGE`; otherwise it is an error.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Targets of a rewind: a group's new position, as users write it, and its offsets. Pure.
 
-A target names its lookups (`timestamps`, `other_group`); `resolve` makes offsets from target and results. The caller
-does the I/O, so that a target has the same offsets in a stopped and in a running group.
+A target names the necessary lookups (`timestamps`, `other_group`); `resolve` computes offsets from the target and the
+results of the lookups. The caller does the I/O, so that a stopped and a running group get the same offsets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ MAX_LONG = 2**63 - 1
 """The maximum of an offset and of a time."""
 
 Word = Literal["earliest", "latest", "current"]
-"""The first offset of the log; the offset after the last record; the committed offset, or `latest` without one."""
+"""`earliest`: the log's first offset. `latest`: the offset after the last record. `current`: the committed offset, or
+`latest` if there is none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each partition; other partitions stay as they are."""
+    """An offset for each partition; the offsets of other partitions do not change."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -59,7 +61,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class FromGroup:
-    """The committed offsets of another group; partitions in which that group has no offset stay as they are."""
+    """The committed offsets of another group; where that group has no offset, the offset does not change."""
 
     group: str
 

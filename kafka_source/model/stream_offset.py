@@ -10,8 +10,8 @@ input partitions, for `source.plan`. An offset never contains a secret, because 
 "split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]. If all copies of a partition emit rows
 (`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. The key of the stream's
 id is "stream" with `commit=sink`, and "committer" if the driver or tasks commit. If the group was rewound, "rewinds"
-has, by topic and partition, the id of the last rewind. "epochs" has the leader epochs that show a truncated log. If a
-registry's schema decodes values, "schemas" has the schema's id: {"value": 7}.
+has, by topic and partition, the id of the last rewind. "epochs" has the leader epochs, by which a query detects a
+truncated log. If a registry's schema decodes values, "schemas" has the schema's id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source continues from offsets of that source, which have only the end of
 each partition: {"orders": {"0": 250, "1": 180}}.
@@ -144,7 +144,7 @@ class StreamOffset:
         epochs: The epoch of the leader whose log had all records before the partition's end (KIP-320). A partition
             with an unknown epoch is left out.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
-        of_spark: Whether this is an offset of Spark's own Kafka source. The offset before it has the batch's start.
+        of_spark: Whether this is an offset of Spark's own Kafka source. The previous offset has the batch's start.
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class StreamOffset:
     def in_cluster(self, cluster_id: str | None) -> StreamOffset:
         """Return the parts of this offset that are valid in the cluster with this id; None: unknown.
 
-        Migrated topics (`cluster.moved.from`) have other ids and leader epochs there.
+        Migrated topics (`cluster.moved.from`) have other ids and leader epochs in the new cluster.
         """
         return self if self.cluster in (None, cluster_id) else replace(self, topics={}, epochs={})
 
@@ -237,7 +237,8 @@ class StreamOffset:
             )
         if version > VERSION:
             raise InvalidConfigurationError(
-                f"the checkpoint's offset has version {version}, this kafkagroup reads up to {VERSION}; upgrade it"
+                f"the checkpoint's offset has version {version}, but this kafkagroup reads versions up to {VERSION}; "
+                "upgrade kafkagroup"
             )
         try:
             min_partitions, max_records, task_records = value["split"]

@@ -1,7 +1,7 @@
 """The topics that match `subscribePattern`, for a query and for a group's leader; the time limit of the search.
 
-Python's `re` backtracks: an expression and a text of a few dozen characters can take years, during which neither
-another thread of the process nor a signal's handler runs. So a separate process searches. The kernel ends this process
+Python's `re` backtracks: the search of a text of a few dozen characters can take years. During this time neither
+another thread of the process nor a signal handler runs. So a separate process searches. The kernel ends this process
 when it has used its processor time, even if its parent has ended.
 """
 
@@ -39,7 +39,7 @@ class SearchTooLong(Exception):  # noqa: N818 - what happened
 
 
 def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
-    """Return for each text whether it contains a match of the pattern (`re.search`). It blocks, without the GIL.
+    """Return for each text whether it contains a match of the pattern (`re.search`). This call blocks, without the GIL.
 
     Args:
         pattern: A regular expression that compiles.
@@ -77,14 +77,14 @@ _judged: dict[str, dict[str, bool]] = {}
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """Return the names that contain a match of the pattern (Spark's semantics), sorted, without internal topics.
 
-    It blocks while it matches new names, so an event loop calls it in a thread.
+    This call blocks while it matches new names, so an event loop uses a thread.
 
     Raises:
         OptionError: The pattern takes too long for one of the names.
     """
     wanted = sorted(set(names) - _INTERNAL)
     known = dict(_judged.get(pattern, {}))
-    # A user with the right to create topics may choose a name for which the pattern never ends.
+    # A user with the permission to create topics may choose a name for which the search never ends.
     new = [name for name in wanted if name not in known]
     if new:
         try:
@@ -93,9 +93,9 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
             raise OptionError(
                 "subscribePattern",
                 pattern,
-                f"a pattern that can be decided for each topic; for topic {error.text} it takes longer than "
-                f"{_SEARCH_SECONDS} s, because repetitions in it contain or follow each other. Write it so that a name "
-                "can be read in one way only, for example ^[a-z-]+$ for ^([a-z]+-?)+$",
+                f"a pattern that needs little time for each topic name; for topic {error.text} the search takes longer "
+                f"than {_SEARCH_SECONDS} s, because repetitions in the pattern contain or follow each other. Write the "
+                "pattern so that it matches a name in only one way, for example ^[a-z-]+$ instead of ^([a-z]+-?)+$",
             ) from None
     _judged[pattern] = {name: known[name] for name in wanted}
     if len(_judged) > _MAX_PATTERNS:
