@@ -1,7 +1,7 @@
-"""A TCP port at which a driver answers its tasks, in lines of JSON, if they know its secret.
+"""A TCP port at which a driver answers its tasks, in lines of JSON.
 
-A task first proves that it knows the port's secret, by the HMAC of a random challenge. Before that the server reads
-nothing else, and closes the connection after a few seconds. The secret is never sent.
+A task first proves that it knows the port's secret, by the HMAC of a random challenge. The server reads nothing else
+before the proof, and closes a connection without a proof after a few seconds. The secret is never sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from kafka_source.runtime.event_loop import EventLoop
 # The time for a task to connect, and for the server to wait for the proof.
 _CONNECT_SECONDS = 5.0
 _MAX_LINE = 1 << 20
-# Behind a firewall each task would wait for the whole time to connect, so a worker's later tasks do not try so soon.
+# If a firewall blocks the port, each attempt takes the whole time limit. So a worker's tasks do not try again for this
+# time.
 _UNREACHABLE_SECONDS = 60.0
 # The maximum number of connections that have not sent the proof yet.
 _MAX_UNAUTHENTICATED = 64
@@ -121,7 +122,7 @@ class ControlClient:
         """Return the connection; open it first if necessary, and prove that this task knows the secret.
 
         Raises:
-            OSError: The port cannot be reached, or could not be reached a moment ago.
+            OSError: The port cannot be reached, or was not reached within the last minute.
         """
         if self._stream is None:
             if time.monotonic() < _unreachable.get(self._address, 0.0):
@@ -146,7 +147,7 @@ class ControlClient:
 
         Raises:
             OSError: The port cannot be reached, or the connection was lost: ConnectionResetError or BrokenPipeError.
-            ValueError: The response is not JSON, because another server listens there.
+            ValueError: The response is not JSON, because another server listens at the port.
         """
         peer, lines = self.connect()
         peer.sendall(json.dumps(question).encode() + b"\n")

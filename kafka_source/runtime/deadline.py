@@ -37,9 +37,9 @@ class Deadline:
 def call_within(deadline: Deadline, call: Callable[[], T]) -> T:
     """Return the result of a call that may block for longer than its own timeout.
 
-    The call runs in a daemon thread. If it does not return in time it keeps running, so its objects must not be used
-    again. librdkafka needs this, because `send_offsets_to_transaction` ignores its timeout while the coordinator is
-    down (librdkafka issue 5456).
+    The call runs in a daemon thread. If it does not return in time, it continues to run, so do not use its objects
+    again. For example, librdkafka's `send_offsets_to_transaction` ignores its timeout while the coordinator is down
+    (librdkafka issue 5456).
 
     Raises:
         TimeoutError: The call did not return before the deadline.

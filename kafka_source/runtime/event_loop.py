@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-# Loaded here, because pyarrow and others may load it after the end of the main thread, which Python refuses.
+# Imported here, because Python refuses this import after the end of the main thread, when pyarrow may need the module.
 import concurrent.futures.thread
 import contextlib
 import os
@@ -57,7 +57,7 @@ class EventLoop:
         self._pid = os.getpid()
         self._loop = _Loop()
         self._last: Callable[[], object] | None = None
-        # After the end of the loop no thread may start work, because it would stay pending.
+        # After the end of the loop no thread may start work, because the work would stay pending.
         self._entry, self._ends = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -69,7 +69,7 @@ class EventLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether the loop takes work: not after `close`, nor after the interpreter has stopped all daemon threads."""
+        """Whether the loop accepts work: False after `close`, in a forked child, and while the interpreter ends."""
         return self._pid == os.getpid() and self._thread.is_alive() and not self._ends and not sys.is_finalizing()
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
@@ -77,7 +77,7 @@ class EventLoop:
 
         Raises:
             TimeoutError: The coroutine took longer than `timeout` seconds, and is cancelled.
-            RuntimeError: The call is on the loop's own thread, which would block forever.
+            RuntimeError: The call is on the loop's own thread, and would block forever.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -97,16 +97,16 @@ class EventLoop:
         """Start a coroutine on the loop; return its future.
 
         Raises:
-            RuntimeError: The loop belongs to the parent of this forked process, or the loop or the interpreter ends.
+            RuntimeError: The loop or the interpreter ends, or the loop belongs to the parent of this forked process.
         """
         if sys.is_finalizing():
             work.close()
-            raise RuntimeError("Python has stopped all threads because the program has ended; close streams before.")
+            raise RuntimeError("Python has stopped all threads. Close streams before the end of the program.")
         if self._pid != os.getpid():
             work.close()
             raise RuntimeError(
-                f"This client belongs to process {self._pid}, from which this process was forked without its threads. "
-                "Open a stream or a query in each process."
+                f"This client belongs to process {self._pid}. This process was forked from that process, without the "
+                "client's threads. Open a stream or a query in each process."
             )
         with self._entry:
             if not self._ends:

@@ -1,9 +1,10 @@
 """Destination and format of log lines in Spark's Python processes (`log.level`, `log.format`); one-time lines.
 
-Warnings go to standard error, in Spark's form, unless a query's options `log.level` and `log.format`, or the variables
-`KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, say otherwise. If Spark captures the log of a worker (4.1 and later,
-`spark.sql.pyspark.worker.logging.enabled`), the records go there instead, with level, logger and fields. The fields are
-in `record.context`, as in Spark's own `pyspark.logger`, so that the JSON format and Spark's capture show them by name.
+By default, warnings go to standard error in Spark's form. A query's options `log.level` and `log.format`, or the
+variables `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, change level and format. If Spark captures the log of a
+worker (4.1 and later, `spark.sql.pyspark.worker.logging.enabled`), Spark gets the records with level, logger and
+fields. The fields are in `record.context`, as in Spark's own `pyspark.logger`, so that the JSON format and Spark's
+capture show them by name.
 """
 
 from __future__ import annotations
@@ -89,14 +90,14 @@ class WorkerHandler(logging.Handler):
     """Writes to standard error, or to Spark's capture while Spark captures this process' log.
 
     Attributes:
-        yields: Whether handlers of the root logger get the records instead, if there are any.
+        yields: Whether handlers of the root logger, if it has handlers, get the records instead.
     """
 
     yields = True
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
-        # Checked each time: Spark captures the log of one task or one call, and then uses the process for others.
+        # Checked for each record, because Spark captures the log of one task or call, and reuses the process.
         if self.yields and logging.getLogger().handlers:
             return
         capture = spark_capture()
@@ -125,8 +126,8 @@ def set_up_logging(level: str | None = None, form: str | None = None) -> None:
     """Send this package's log to standard error, or to Spark's capture, by the options of one query.
 
     A process serves several queries, so a query's settings hold until the next query calls this function. A query
-    without these options logs warnings, in Spark's form, or to the program's own handlers if there are any. If the
-    program has configured this package's logging itself, nothing is changed.
+    without these options logs warnings in Spark's form. If the root logger has handlers, they get the records instead.
+    If the program has configured this package's logging itself, nothing is changed.
 
     Args:
         level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If only the format

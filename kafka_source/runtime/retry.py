@@ -14,7 +14,8 @@ from kafka_source.runtime.deadline import Deadline
 _T = TypeVar("_T")
 
 RANDOM = random.SystemRandom()
-"""Without state, because the random module's state belongs to the application, which may have seeded it."""
+"""Random numbers without a state. The state of the random module belongs to the application, which may have seeded it.
+"""
 
 _JITTER = 0.2
 # After so many doublings even the shortest pause exceeds any configured maximum; 2**1024 would overflow a float.

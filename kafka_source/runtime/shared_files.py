@@ -37,7 +37,7 @@ def private_directory() -> Iterator[Path]:
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Let one process of this user at a time, on this machine, run a block of this name.
+    """Let only one of this user's processes on this machine run a block of this name at the same time.
 
     Raises:
         OSError: As for `private_directory`.
@@ -66,7 +66,7 @@ def _lock(name: str) -> int:
         except BaseException:
             os.close(handle)
             raise
-        # The process that held the lock has removed the file.
+        # The process that held the lock has removed the file, so lock a new file.
         os.close(handle)
 
 

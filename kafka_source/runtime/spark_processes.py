@@ -1,8 +1,8 @@
 """The Python processes of a Spark driver: start, preparation, detection of the end of query or driver.
 
-Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, there is no signal. A
-process that waits for Spark's next call sees the end of its connection. A process that waits in a join does not
-see it, and so checks its parent regularly.
+Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, Spark sends no signal.
+A process that waits for Spark's next call notices the end of its connection to Spark. A process that waits in a join
+does not notice this, so it checks its parent process regularly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def driver_pid() -> int:
         if Path(f"/proc/{parent}/cmdline").read_bytes() != Path("/proc/self/cmdline").read_bytes():
             return parent
         # The command, the second field, may contain spaces and ends with the last parenthesis. The second field after
-        # it is the parent's process id.
+        # the command is the parent's process id.
         return int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return parent
@@ -114,11 +114,11 @@ _LOOK_SECONDS = 1.0
 def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
     """Call `stop` once before this process exits: normally, after SIGTERM, or because its parent process has died.
 
-    Spark's signal arrives while its runner stops the reader, so `stop` may be requested twice at the same time. The
+    Spark's signal arrives while Spark's runner stops the reader, so `stop` may be requested twice at the same time. The
     second request waits until `stop` has returned, so that the process does not exit earlier.
 
-    The signal handler interrupts the main thread anywhere. In the handler, `stop` might wait forever for a lock that
-    the main thread holds, so the handler only wakes up another thread.
+    The signal handler interrupts the main thread at any instruction. In the handler, `stop` could wait forever for a
+    lock that the main thread holds, so the handler only wakes up another thread.
 
     Args:
         stop: Leaves the group and closes connections.

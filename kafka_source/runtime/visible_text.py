@@ -6,7 +6,7 @@ from __future__ import annotations
 def visible(text: str, keep: str = "") -> str:
     """Return a text with an escape such as `\\x1b` instead of each character that is not printable.
 
-    Such characters clear a screen, hide a line, or make a line that looks like another record.
+    Such characters can clear a screen, hide a line, or add a line that looks like another record.
     """
     if text.isprintable():
         return text
