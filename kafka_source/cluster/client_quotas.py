@@ -44,7 +44,7 @@ def value_of_client(settings: Settings, client_id: str, name: str) -> float | No
     """Request the brokers' value for a client id and the user of the settings; None: no quota.
 
     Raises:
-        KafkaGroupError: The brokers refuse.
+        KafkaGroupError: The brokers refuse the request.
     """
     client, sasl = cached_client(settings, "quota"), sasl_of(settings)
     quotas = client.run(describe_quotas(client, Deadline(_DESCRIBE_SECONDS)), _DESCRIBE_SECONDS + 1)
@@ -55,7 +55,7 @@ async def describe_quotas(client: KafkaClient, deadline: Deadline) -> list[Clien
     """Return all quotas that the brokers keep; needs DESCRIBE_CONFIGS on the cluster.
 
     Raises:
-        KafkaGroupError: The brokers refuse.
+        KafkaGroupError: The brokers refuse the request.
     """
     connection = await client.any_connection(deadline)
     answer = await connection.send(DescribeClientQuotasRequest(components=[], strict=False), deadline.left)
@@ -73,7 +73,7 @@ async def alter_quota(
     """Set quotas of one entity, or remove quotas whose value is None; needs ALTER_CONFIGS on the cluster.
 
     Raises:
-        KafkaGroupError: The brokers refuse.
+        KafkaGroupError: The brokers refuse the request.
     """
     entry = AlterClientQuotasRequest.EntryData
     request = AlterClientQuotasRequest(

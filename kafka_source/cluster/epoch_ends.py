@@ -29,7 +29,7 @@ async def epoch_ends(
 ) -> dict[TopicPartition, int]:
     """Return the end offset of an epoch in each partition that a broker leads; -1: unknown. No retries.
 
-    If records of that epoch were read beyond the end, the logs diverge at the end.
+    If records of the epoch were read beyond this end, they came from a log that differs from the leader's log.
 
     Args:
         client: The cluster's client.

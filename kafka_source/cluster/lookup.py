@@ -1,4 +1,4 @@
-"""The driver's lookups of topics and offsets, with retries; missing topics, partitions without leader."""
+"""The driver's lookups of topics and offsets, with retries; errors of missing topics and partitions without leader."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Cluster:
         retries: The minimum number of retries (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
         leader_seconds: The wait for a partition's leader; None: as for any lookup.
-        client: A client to share; then `close` must not be called. None: this object has a client of its own.
+        client: A shared client, with which `close` must not be called. None: this object has a client of its own.
         strict: Refuse a selection of partitions if some of them do not exist in the first lookup.
     """
 
@@ -183,8 +183,8 @@ class Cluster:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in new)
             if self._refuses_missing:
                 problem = (
-                    f"Option assign names partitions that do not exist: {names}. Correct it, or create them. If you "
-                    "mean it, set the option strict to false: they are then left out, with a warning"
+                    f"Option assign names partitions that do not exist: {names}. Correct the option, or create "
+                    "the partitions. To read only the others, with a warning, set the option strict to false"
                 )
                 raise OptionError("assign", names, problem=problem)
             log.warning("option assign names partitions that do not exist: %s; they are not read", names)

@@ -13,8 +13,8 @@ from kafka_source.model.topic_selection import Topic
 class TopicIds:
     """Cache of topic descriptions.
 
-    An old entry stays valid until `invalidate_if_old`, which a micro-batch calls once, so that a batch that starts
-    where a deleted topic ended does not get the new topic's id.
+    An old entry stays valid until `invalidate_if_old`, which a micro-batch calls once. So a batch that begins at an
+    offset of a deleted topic does not get the id of the new topic.
 
     Args:
         lookup: Returns the description of topics by name, see `Cluster.topics`.

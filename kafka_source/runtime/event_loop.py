@@ -105,8 +105,8 @@ class EventLoop:
         if self._pid != os.getpid():
             work.close()
             raise RuntimeError(
-                f"This client belongs to process {self._pid}. This process was forked from that process, without the "
-                "client's threads. Open a stream or a query in each process."
+                f"This client belongs to process {self._pid}, from which this process was forked. A forked process has "
+                "none of the client's threads. Open a stream or a query in each process."
             )
         with self._entry:
             if not self._ends:
