@@ -1,6 +1,6 @@
 """kafkagroup's client of a Kafka cluster: connections, logins, messages and metadata.
 
-It never logs requests, responses or settings, because they may contain secrets.
+The client never logs requests, responses or settings, because they may contain secrets.
 """
 
 from kafka_source.client_config.servers import Endpoint, parse_servers

@@ -1,7 +1,7 @@
 """Connect to the first address of a host name that answers (RFC 8305, "happy eyeballs"), with blocking sockets.
 
-An address that is behind a firewall, or that belongs to a dead machine, does not answer, and could use up all the time
-allowed for connecting. So the next address is tried after a short delay, while attempts for earlier addresses continue.
+An address that is behind a firewall, or that belongs to a dead machine, does not answer, and could use up the whole
+time limit. So the client tries the next address after a short delay, while attempts for earlier addresses continue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DELAY_SECONDS = 0.25
 
 
 class Address(NamedTuple):
-    """One address of a name, as arguments of `socket.socket` and `connect`."""
+    """One address of a host name, as arguments of `socket.socket` and `connect`."""
 
     family: int
     place: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
@@ -79,7 +79,7 @@ def interleaved(addresses: Iterable[Address]) -> list[Address]:
 
 
 class _Attempts:
-    """Sockets that connect at the same time; at the end all but the first connected socket are closed."""
+    """Sockets that connect at the same time; at the end only the first connected socket stays open."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()

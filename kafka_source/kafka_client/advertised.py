@@ -1,6 +1,6 @@
 """The addresses that brokers advertise: whether an address has answered this process, and the error if none answers.
 
-A broker that has answered at an address of `bootstrap.servers` runs, so its advertised address answers soon or never.
+If a broker has answered at an address of `bootstrap.servers`, its advertised address answers soon or never.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ ERROR_SECONDS = 6.0
 """An error is raised if no address, of `bootstrap.servers` or advertised, has answered within this time."""
 
 FIRST_SECONDS = 1.5
-"""The time limit of the first connection, which is to one broker; then other brokers are tried."""
+"""The time limit of the first connection, to one broker. After this time the client also tries other brokers."""
 
 _MAX_NAMED = 3
 
-# All endpoints that have answered this process, so that a later client blames no address while brokers restart.
+# All endpoints that have answered this process. If brokers restart, a later client does not report these as wrong.
 _answered: set[Endpoint] = set()
 
 
@@ -47,5 +47,5 @@ def describe_unreachable(entry: Endpoint, advertised: Mapping[int, Endpoint], pr
     return (
         f"{entry} of kafka.bootstrap.servers has answered, but the brokers cannot be reached at the addresses that "
         f"they advertise: {', '.join(named[:_MAX_NAMED])}{more}. {problem} Set advertised.listeners of the brokers to "
-        "addresses that this machine reaches. `kafkagroup doctor` tests each of them."
+        "addresses that this machine reaches. `kafkagroup doctor` tests each address."
     )

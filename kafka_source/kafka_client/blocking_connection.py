@@ -1,7 +1,7 @@
 """A task's connections: blocking sockets with login, one request in flight, time-outs, throttling, a pool.
 
-`BlockingConnection` is one socket after its handshakes. `RequestConnection` has one request in flight over it.
-`IdleConnections` keeps such connections for the next task of a worker process.
+`BlockingConnection` is one socket after its handshakes. `RequestConnection` has one request in flight over this socket.
+`IdleConnections` keeps `RequestConnection` objects for the next task of a worker process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BlockingConnection:
         socket: The socket, ready for requests; `recv_into` works with and without TLS.
         versions: The API versions and features that the broker supports.
         expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
-            Open a new connection before then.
+            Open a new connection before this time.
         client_id: The client id in the header of each request.
         round_trip: The seconds of the fastest request, the handshake's requests included.
     """
@@ -59,7 +59,7 @@ class BlockingConnection:
     def open(
         cls, endpoint: Endpoint, settings: ConnectionSettings, expected: Identity | None = None
     ) -> BlockingConnection:
-        """Connect and authenticate within `settings.connect_timeout`; then the socket has no timeout.
+        """Connect and authenticate within `settings.connect_timeout`; the returned connection has no timeout.
 
         `expected` is as in `handshake`.
 
@@ -149,7 +149,8 @@ class RequestConnection:
     Args:
         raw: An authenticated connection; this object takes ownership of it.
         what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
-        timeout: Seconds to a response's first byte, and from there to its last, before the connection counts as lost.
+        timeout: The time limit in seconds for a response's first byte, and again from the first byte to the last byte.
+            After this time the connection counts as lost.
         max_bytes: The maximum size of a response.
 
     Attributes:
@@ -219,7 +220,7 @@ class RequestConnection:
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.
         """
-        # Counted from here, because a response may have waited in the socket's buffer while its owner worked.
+        # The timeout starts here: while the connection's owner worked, the response may have been in the buffer.
         until = time.monotonic() + self._timeout
         try:
             size = read_frame_size(self._raw.socket, self._max_bytes, until=until)
@@ -262,8 +263,8 @@ class IdleConnections(Generic[_Key, _Connection]):
     def take(self, key: _Key) -> _Connection | None:
         """Return the idle connection, or None.
 
-        If its session expires soon, close it and return None. But if the broker demands a pause (KIP-219), return it,
-        because a new connection of this client would have to wait too.
+        If the connection's session expires soon, close the connection and return None. But during a pause that the
+        broker demands (KIP-219), return the connection, because a new connection would have to wait, too.
         """
         kept = self._idle.pop(key, None)
         if kept is not None and kept.expiring and not kept.busy:
@@ -289,7 +290,7 @@ def poll_readable(connections: Iterable[RequestConnection], until: float) -> set
     """Wait until a response starts to arrive.
 
     Args:
-        connections: The connections to watch. The wait also ends with a pause (KIP-219) or when a response is overdue.
+        connections: The connections to watch. The wait also ends when a pause (KIP-219) ends or a response is overdue.
         until: The latest end of the wait (`time.monotonic()`); a time in the past means no wait.
 
     Returns:

@@ -201,7 +201,7 @@ class KafkaClient:
             snapshot = read_snapshot(response)
             if not snapshot.brokers:
                 connection.close()
-                raise ConnectionLost(f"{connection.endpoint} knows no brokers.")
+                raise ConnectionLost(f"The metadata of the broker {connection.endpoint} have no brokers.")
             if (older := self.known.newer_than(snapshot)) is not None:
                 self._outdated.add(connection.endpoint)
                 self._ask_another()
@@ -363,7 +363,7 @@ class KafkaClient:
 
         Raises:
             InvalidConfigurationError: An address of `bootstrap.servers` has answered, but no advertised address has.
-            ConnectionLost: As before, but the deadline was too short to be sure.
+            ConnectionLost: No advertised address has answered before the deadline, which was too short to be sure.
         """
         if not self._brokers:
             await self.metadata((), deadline)
@@ -385,7 +385,7 @@ class KafkaClient:
 
         warns = asyncio.get_running_loop().call_later(
             advertised.WARNING_SECONDS - advertised.FIRST_SECONDS,
-            lambda: log.warning("%s", self._describe_unreachable("It is tried again.")),
+            lambda: log.warning("%s", self._describe_unreachable("The client tries these addresses again.")),
         )
         try:
             opened = await retry_async(attempt, self.settings.retry, on=ConnectionLost, deadline=within)
@@ -455,7 +455,7 @@ class KafkaClient:
         return connection
 
     def _expected(self, endpoint: Endpoint) -> Identity | None:
-        """Return the node expected at an endpoint; None: no node or several nodes, or brokers do not check it."""
+        """Return the node expected at an endpoint; None: not exactly one node, or brokers do not check the identity."""
         nodes = [broker.node_id for broker in self._brokers.values() if broker.endpoint == endpoint]
         if not self._brokers_check_identity or self.cluster_id is None or len(nodes) != 1:
             return None
@@ -487,7 +487,7 @@ class KafkaClient:
             raise
         if not answer.brokers:
             connection.close()
-            raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
+            raise ConnectionLost(f"The metadata of the broker {endpoint} have no brokers.")
         self._entry = endpoint
         if not self._brokers:
             # A caller that only looks up coordinators has to know other brokers too, as this broker may be cut off.
@@ -495,7 +495,7 @@ class KafkaClient:
         return connection
 
     async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline, *, verify: bool = False) -> Connection:
-        """Return the connection that opens first; try the next endpoint when one fails or is slow."""
+        """Return the connection that opens first; try the next endpoint when an endpoint fails or is slow."""
         waiting = list(endpoints)
         started: list[asyncio.Task[Connection]] = []
         running: set[asyncio.Task[Connection]] = set()
@@ -573,7 +573,7 @@ class KafkaClient:
     async def find_coordinators(self, keys: Iterable[str], deadline: Deadline, kind: int = GROUP) -> None:
         """Look up the coordinators of many keys with one request, if the broker supports it (KIP-699, Kafka 3.0).
 
-        Then call `coordinator` for each key, which may raise the error of the key.
+        After this, call `coordinator` for each key; that call raises the error of a key.
         """
         wanted = [key for key in keys if (kind, key) not in self._coordinators]
         if not wanted:
@@ -628,7 +628,7 @@ class KafkaClient:
         self._coordinators = {one: broker for one, broker in self._coordinators.items() if broker != lost}
 
     async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
-        """Return whether another broker names a coordinator other than this, which has refused a member or an epoch.
+        """Return whether another broker names another coordinator than this one, which has refused a member or epoch.
 
         A coordinator that is cut off from its cluster may refuse because its state is old. If the coordinator that
         another broker names has refused too, the refusal is final.

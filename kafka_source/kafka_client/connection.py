@@ -35,9 +35,9 @@ _LONG_PAUSE = 1.0
 
 log = logging.getLogger(__name__)
 
-# The TLS alerts of a broker that gets no client certificate or does not trust it. Then Python's errors for a peer that
-# has closed the connection without an alert, for which Java raises EOFException.
+# The TLS alerts of a broker that gets no client certificate or does not trust it.
 _ABOUT_CERTIFICATE = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)|ALERT_ACCESS_DENIED")
+# Python's errors for a peer that has closed the connection without an alert; Java raises EOFException.
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
@@ -155,8 +155,8 @@ class Connection:
         while (pause := self._ready_at - time.monotonic()) > 0 and not self.closed:
             if pause > _MAX_PAUSE_SHARE * timeout:
                 raise BrokerThrottles(
-                    f"{self.endpoint} holds this client back by a quota for another {pause:.1f} s (KIP-219). Check the "
-                    "quotas of its user and client.id."
+                    f"{self.endpoint} throttles this client by a quota for another {pause:.1f} s (KIP-219). Check the "
+                    "quotas of this client's user and client.id."
                 )
             await asyncio.sleep(pause)
         timeout = max(0.001, end - time.monotonic())
@@ -246,10 +246,10 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
     if isinstance(problem, ConnectionLost | StreamEnded | ConnectionResetError | BrokenPipeError):
         return HandshakeEnded(
             f"The broker {endpoint} ended the connection during the handshake.",
-            "A listener that requires SASL, or a client certificate, does that: check kafka.security.protocol and "
+            "Perhaps the listener requires SASL, or a client certificate: check kafka.security.protocol and "
             "kafka.ssl.keystore.location."
             if tls
-            else "A listener that requires TLS or SASL does that: check kafka.security.protocol.",
+            else "Perhaps the listener requires TLS or SASL: check kafka.security.protocol.",
         )
     if isinstance(problem, RetriableError) and problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
         return ConnectionLost(str(problem), code=problem.code)

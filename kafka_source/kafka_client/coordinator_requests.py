@@ -59,15 +59,15 @@ async def to_coordinator(
         min_version: The lowest usable version of the request, if earlier versions have another meaning.
 
     Raises:
-        ConnectionLost: The coordinator did not answer. Or the broker refuses a member or an epoch, but another broker
-            names another coordinator, so this broker may be cut off, with an old state.
+        ConnectionLost: The coordinator did not answer. Or the coordinator refuses a member or an epoch, but another
+            broker names another coordinator. In this case the refusing broker may be cut off, with an old state.
         RetriableError: The coordinator does not support `min_version`; nothing was sent.
     """
     connection = await _connection(client, kind, key, deadline)
     if connection.versions.version_for(request, max_version) < min_version:
         raise RetriableError(
             f"The coordinator {connection.endpoint} does not support version {min_version} of {request.name}. The "
-            "previous coordinator did: brokers are being replaced by older ones."
+            "previous coordinator supported it: brokers are being replaced by older brokers."
         )
     try:
         patience = max(0.001, min(client.settings.request_timeout, deadline.left))
@@ -123,7 +123,7 @@ async def coordinator_call(
     min_version: int = 0,
     on_lost: Callable[[], None] | None = None,
 ) -> _T:
-    """Send a request to the coordinator, again after each retriable error, and return the result of `read`.
+    """Send a request to the coordinator, repeat it after retriable errors, and return the result of `read`.
 
     Args:
         client: The cluster's client.
@@ -164,7 +164,7 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
 
 
 def topic_ids_to_commit(offsets: Mapping[TopicPartition, CommitOffset]) -> dict[str, UUID]:
-    """Return the ids of the topics whose offsets are committed; empty if an id is unknown, so that names are sent."""
+    """Return the ids of the topics whose offsets are committed; empty if an id is unknown, so names are used."""
     found = {tp.topic: topic_id_of(entry.topic_id) for tp, entry in offsets.items()}
     known = {name: topic_id for name, topic_id in found.items() if topic_id is not None}
     return known if len(known) == len(found) else {}

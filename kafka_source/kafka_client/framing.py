@@ -1,7 +1,7 @@
 """Frames of the Kafka protocol: a length of four bytes, then a message.
 
-The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, the length can
-be any number: a TLS alert begins with a length of 352 MB, "HTTP" is a length of 1.2 GB (KAFKA-4090).
+The length is checked before memory is allocated for the message. If the peer does not speak the Kafka protocol, the
+length can be any number. For example, a TLS alert begins with a length of 352 MB, and "HTTP" is 1.2 GB (KAFKA-4090).
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ NO_TAGS = b"\0"
 
 
 def compact(length: int) -> bytes:
-    """Return a length or count as flexible versions encode it (KIP-482): plus 1, as a varint."""
+    """Return a length or count in the encoding of flexible versions (KIP-482): increased by 1, as a varint."""
     rest, found = length + 1, bytearray()
     while rest > 0x7F:
         found.append(rest & 0x7F | 0x80)

@@ -67,8 +67,8 @@ def handshake(
     Args:
         endpoint: The broker's endpoint.
         sasl: The login; None: no login.
-        expected: The expected broker; None: not checked. Pass it only if this cluster's brokers check it, because older
-            brokers refuse the request's version, and the next request costs a round trip.
+        expected: The expected broker; None: not checked. Pass a broker only if this cluster's brokers check identities.
+            Older brokers refuse the request's version, and another request costs a round trip.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.
@@ -110,8 +110,8 @@ def _api_versions(endpoint: Endpoint, expected: Identity | None) -> Generator[Ca
             continue
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and expected:
             raise RefreshRetriableError(
-                f"{endpoint} is not the address of broker {expected.node_id} of cluster {expected.cluster_id} any "
-                "more: another broker answers there.",
+                f"{endpoint} is no longer the address of broker {expected.node_id} of cluster {expected.cluster_id}: "
+                "another broker answers there.",
                 code=response.error_code,
             )
         if response.error_code:

@@ -1,4 +1,4 @@
-"""The cluster's metadata as plain values: brokers, leaders, racks, topic ids; which of two snapshots is newer."""
+"""The cluster's metadata as plain values: brokers, leaders, racks, topic ids; the comparison of two snapshots."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TopicMetadata:
 
 
 def text_of_id(topic_id: uuid.UUID) -> str:
-    """Return a topic id as a stream's offsets have it: base64 without padding."""
+    """Return a topic id as text, as in a stream's offsets: base64 without padding."""
     return base64.b64encode(topic_id.bytes).decode().rstrip("=")
 
 
@@ -108,7 +108,7 @@ class Snapshot:
                 before = known.partitions.get(number)
                 if before is not None and 0 <= partition.leader_epoch < before.leader_epoch:
                     return (
-                        f"it names leader epoch {partition.leader_epoch} of {name}-{number}, which has been at "
+                        f"it names leader epoch {partition.leader_epoch} of {name}-{number}, but the epoch was already "
                         f"{before.leader_epoch}"
                     )
         return None

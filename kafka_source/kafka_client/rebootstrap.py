@@ -40,7 +40,7 @@ class Recovery:
         if self.trigger is None:
             return None
         if demanded:
-            return "a broker asked for it (REBOOTSTRAP_REQUIRED)"
+            return "a broker demanded this (REBOOTSTRAP_REQUIRED)"
         if all_unreachable:
             return "none of the known brokers can be reached"
         if self.since is not None and now - self.since >= self.trigger:

@@ -1,7 +1,7 @@
-"""Logins by PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628) and GSSAPI (RFC 4752); refreshed OAuth tokens.
+"""Logins by PLAIN, SCRAM, OAUTHBEARER and GSSAPI (RFC 4616, 5802, 7628, 4752); refreshed OAuth tokens.
 
-Each mechanism is a generator that yields the bytes to send and receives the broker's answers. It ends when the broker
-has accepted the login and, if the mechanism has a proof, proved its identity.
+Each mechanism is a generator that yields the bytes to send and receives the broker's answers. The generator ends when
+the broker has accepted the login. With SCRAM the broker must also have proved its identity.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Exchange = Generator[bytes, bytes, None]
 """A login under way."""
 
 MIN_ITERATIONS = 4096
-"""The fewest accepted rounds of SCRAM, as in Java's client (RFC 7677). With fewer rounds, a password would be cheap to
-find from an exchange that was overheard.
+"""The fewest accepted rounds of SCRAM, as in Java's client (RFC 7677). With fewer rounds, the password could be found
+cheaply from a recorded exchange.
 """
 
-# No broker is set to more rounds. A round takes half a microsecond, so more of them would only occupy this process.
+# No broker is set to more rounds. A round takes half a microsecond, so more rounds would only occupy this process.
 _MAX_ITERATIONS = 1_000_000
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 # GSSAPI's security layers are not used, because Kafka encrypts with TLS only.
@@ -313,7 +313,7 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         reason = getattr(error, "reason", error)
         problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(reason).__name__
         if isinstance(error, urllib.error.HTTPError) and 300 <= error.code < 400:
-            problem += ", a redirect, which would send the client's secret to another address. Name that address itself"
+            problem += ", a redirect, which would send the client's secret to another address. Set that address"
         kind = RetriableError if _passes(error) else AuthenticationError
         raise kind(
             # Hide the part of the URL before the @, which may be a password.

@@ -15,7 +15,7 @@ from kafka_source.kafka_client.sasl import Login
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
-# Less than Java's five minutes, because new records may not be noticed for this time if the asked broker is cut off.
+# Less than Java's five minutes, because a client of a broker that is cut off may miss new records for this time.
 _METADATA_AGE_MS = 10_000
 
 

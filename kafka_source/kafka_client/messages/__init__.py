@@ -63,7 +63,8 @@ class ApiVersions:
         lowest, highest = self.ranges.get(api_key, (0, -1))
         offered = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
         return InvalidConfigurationError(
-            f"The broker supports {offered} of {name}, and this client {ours}. Brokers from 2.5 to 4.x are supported.",
+            f"The broker supports {offered} of {name}, and this client uses {ours}. Brokers from 2.5 to 4.x are "
+            "supported.",
             code=ErrorCode.UNSUPPORTED_VERSION,
         )
 
@@ -75,7 +76,7 @@ def encode_request(request: Request[_R], correlation_id: int, client_id: str, ve
     writer.int16(request.API_KEY)
     writer.int16(version)
     writer.int32(correlation_id)
-    # The client id is never in the flexible encoding, so that a broker can read it in a version that it does not know.
+    # The client id is never in the flexible encoding, so that a broker can read the id in an unknown version.
     writer.string(client_id)
     writer.flexible = flexible
     if flexible:

@@ -1,7 +1,7 @@
 """Readers and writers of the Kafka protocol's types.
 
-Time and memory are linear in the bytes of a message, because a length is compared with the remaining bytes before bytes
-are read, and a varint has at most five bytes. As in Java's clients, null is refused where the schema does not allow it.
+Time and memory are linear in the bytes of a message: each length is compared with the remaining bytes before bytes are
+read, and a varint has at most five bytes. As in Java's clients, null is refused where the schema does not allow null.
 Source: Kafka's protocol guide, and KIP-482 for flexible versions.
 """
 
@@ -187,7 +187,7 @@ class Reader:
     def _take(self, length: int) -> bytes:
         begin, end = self.position, self.position + length
         if end > self._end:
-            raise ValueError(f"it ends after {self._end} bytes, and has {end} by its lengths")
+            raise ValueError(f"it ends after {self._end} bytes, but its lengths require {end}")
         self.position = end
         return self._data[begin:end]
 

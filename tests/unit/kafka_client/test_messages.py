@@ -103,12 +103,12 @@ def test_an_error_is_read_in_version_0() -> None:
 
 @pytest.mark.parametrize("offered", [(0, -1), (14, 20)])
 def test_a_broker_without_a_common_version_is_named_with_what_it_has(offered: tuple[int, int]) -> None:
-    with pytest.raises(InvalidConfigurationError, match="of MetadataRequest, and this client versions 0 to 13"):
+    with pytest.raises(InvalidConfigurationError, match="of MetadataRequest, and this client uses versions 0 to 13"):
         ApiVersions({MetadataRequest.API_KEY: offered}).version_for(MetadataRequest)
 
 
 def test_a_broker_without_the_version_that_is_encoded_by_hand_is_named_with_what_it_has() -> None:
     for offered in ((0, -1), (4, 10), (12, 20)):
-        with pytest.raises(InvalidConfigurationError, match=r"of FetchRequest, and this client version 11\."):
+        with pytest.raises(InvalidConfigurationError, match=r"of FetchRequest, and this client uses version 11\."):
             ApiVersions({1: offered}).check(1, "FetchRequest", 11)
     ApiVersions({1: (4, 11)}).check(1, "FetchRequest", 11)

@@ -14,7 +14,7 @@ def test_it_starts_over_at_once_if_nobody_is_left_or_if_told_to() -> None:
     fresh = Recovery(300.0)
     assert fresh.reason(0.0) is None
     assert fresh.reason(0.0, all_unreachable=True) == "none of the known brokers can be reached"
-    assert fresh.reason(0.0, demanded=True) == "a broker asked for it (REBOOTSTRAP_REQUIRED)"
+    assert fresh.reason(0.0, demanded=True) == "a broker demanded this (REBOOTSTRAP_REQUIRED)"
 
 
 def test_the_strategy_none_never_starts_over() -> None:
