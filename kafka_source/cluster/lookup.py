@@ -361,7 +361,7 @@ class Cluster:
         return found
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of a lookup; repeat the lookup after errors, except errors of a setting or a right.
+        """Return the result of a lookup; repeat it after errors, except errors of a setting or a permission.
 
         Args:
             what: The lookup as the beginning of a sentence in errors.

@@ -20,7 +20,7 @@ FIRST_SECONDS = 1.5
 
 _MAX_NAMED = 3
 
-# All endpoints that have answered this process. If brokers restart, a later client does not report these as wrong.
+# All endpoints that have answered this process. While brokers restart, no later client reports these endpoints.
 _answered: set[Endpoint] = set()
 
 

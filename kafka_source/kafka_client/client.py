@@ -95,7 +95,7 @@ class KafkaClient:
         self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
-        # Whether the last broker that answered refuses clients that name another broker.
+        # Whether the brokers check the identity that a client expects (KIP-1242), as the last connection showed.
         self._brokers_check_identity = False
         # The last metadata of each requested topic, which may be outdated.
         self.known = Snapshot(None, {})

@@ -223,7 +223,7 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
     if isinstance(problem, _TLS_ENDED) or (tls and isinstance(problem, ConnectionResetError)):
         return HandshakeEnded(
             f"The broker {endpoint} ended the connection during the TLS handshake.",
-            "It is shutting down, or its listener has no TLS: check kafka.security.protocol.",
+            "The broker is shutting down, or its listener has no TLS: check kafka.security.protocol.",
         )
     if isinstance(problem, ssl.SSLError) and _ABOUT_CERTIFICATE.search(problem.reason or ""):
         return AuthenticationError(

@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The broker that a client wants to reach. Another broker at its address refuses the client (KIP-1242)."""
+    """The broker that a client wants to reach. Another broker at the same address refuses the client (KIP-1242)."""
 
     cluster_id: str
     node_id: int

@@ -95,7 +95,7 @@ class Snapshot:
         return replace(seen, topics={**others, **seen.topics})
 
     def newer_than(self, seen: Snapshot) -> str | None:
-        """Return in words why this snapshot is newer than `seen`; None: it is not.
+        """Return in words why this snapshot is newer than `seen`; None: this snapshot is not newer.
 
         A leader epoch never decreases while a topic exists. Topics without an id (brokers before 2.8) are not compared,
         because they may have been created again with epoch 0.

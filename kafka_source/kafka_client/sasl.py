@@ -47,7 +47,7 @@ _AUTHENTICATION_ONLY = 1
 
 
 class SaslError(ValueError):
-    """The broker's part of a login is wrong; the message contains no secret."""
+    """A broker refuses a login, or breaks the login's protocol; the message contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class TimeAlignment:
     Attributes:
         time_ms: The least timestamp among the next records of partitions that are behind, in ms since 1970.
         held_by: The partition whose next record has this timestamp.
-        skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: a previous window is used.
+        skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: the plan looked up no times.
         skew_after_ms: The same difference after the micro-batch, for partitions whose ranges no limit has cut; None: no
             such partition.
     """

@@ -32,8 +32,9 @@ def check_same_cluster(known: str | None, found: str | None, *, servers: str, mo
         return
     raise InvalidConfigurationError(
         f"The offsets of this query came from cluster {known}, but kafka.bootstrap.servers={servers} now leads to the "
-        f"cluster {found}, where they are not valid. Correct the servers, or start with a new checkpointLocation. If "
-        f"the topics were migrated there with their offsets, set {MOVED_FROM}={known}. {NEW_OUTPUT}."
+        f"cluster {found}, where these offsets are not valid. Correct the servers, or start with a new "
+        f"checkpointLocation. If the topics were migrated there with their offsets, set {MOVED_FROM}={known}. "
+        f"{NEW_OUTPUT}."
     )
 
 

@@ -285,8 +285,8 @@ def _by_partition(values: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartitio
 class RecentOffsets:
     """The last offsets of a stream, parsed.
 
-    Spark gives an offset back three times: as the end of a planned batch, as the end of a finished batch, and as the
-    start of the next batch. With 2,000 partitions each parse takes 6 ms.
+    Spark passes each offset to the reader three times: as the end of a planned batch, as the end of a finished batch,
+    and as the start of the next batch. With 2,000 partitions each parse takes 6 ms.
     """
 
     def __init__(self) -> None:

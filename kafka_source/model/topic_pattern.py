@@ -77,7 +77,7 @@ _judged: dict[str, dict[str, bool]] = {}
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """Return the names that contain a match of the pattern (Spark's semantics), sorted, without internal topics.
 
-    This call blocks while it matches new names, so an event loop uses a thread.
+    This call blocks while it matches new names, so call it from an event loop in a thread.
 
     Raises:
         OptionError: The pattern takes too long for one of the names.

@@ -1,1 +1,1 @@
-"""Helpers of a process that know neither Kafka nor Spark: deadlines, event loop, retries, caches, ports, shutdown."""
+"""Helpers of a process, without Kafka and Spark: deadlines, event loop, retries, caches, ports, shutdown."""

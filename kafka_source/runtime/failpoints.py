@@ -1,6 +1,6 @@
-"""Named points in the code at which a test can interrupt the process. Without a test they do nothing.
+"""Named points in the code at which a test can interrupt the process. Without a test these points do nothing.
 
-No setting outside the process enables them; a test has to install a function inside the process that it interrupts.
+No setting enables these points. A test enables them inside the process, by `install`.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class WorkerHandler(logging.Handler):
 def spark_capture() -> logging.Handler | None:
     """Return the handler with which Spark captures this process' log now, or None.
 
-    While Spark captures, it also takes each line of standard error as a record of level ERROR.
+    During the capture, Spark also takes each line of standard error as a record of level ERROR.
     """
     formatter = getattr(sys.modules.get(_CAPTURE_MODULE), _CAPTURE_FORMATTER, None)
     if formatter is None:

@@ -1,7 +1,7 @@
 """Process-wide cache of objects such as clients and engines: bounded, thread-safe, and safe to fork.
 
 A forked child starts with an empty cache. It lacks its parent's threads and must not use its parent's sockets, so it
-neither uses nor closes the parent's objects. It keeps references, because finalisers would close these sockets.
+neither uses nor closes the parent's objects. The child keeps references, because finalisers would close these sockets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ProcessCache(Generic[_Key, _Value]):
         make: Creates the object of a key, while the cache is locked; must not wait for the network.
         close: Called with an object that the cache drops, after the lock is released. A caller that still uses the
             object must be able to continue, or get the error of a closed object.
-        usable: Whether a cached object can still be used. If not, it is replaced and not closed.
+        usable: Whether a cached object can still be used. An unusable object is replaced and not closed.
         max_size: The maximum number of objects; above it, the least recently used object is dropped.
     """
 

@@ -103,7 +103,7 @@ def decode_response(request: Request[_R], version: int, correlation_id: int, pay
     try:
         found = reader.int32()
         if found != correlation_id:
-            raise ValueError(f"the response has correlation id {found}, the request {correlation_id}")
+            raise ValueError(f"the response has correlation id {found}, but the request had {correlation_id}")
         if request.API_KEY == _API_VERSIONS:
             # The header of ApiVersions is never flexible. Brokers answer an unknown version in version 0 (KIP-511).
             if data[4:6] == _UNSUPPORTED_VERSION:

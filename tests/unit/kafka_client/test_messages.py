@@ -91,7 +91,7 @@ def test_a_string_that_is_longer_than_the_response_is_refused() -> None:
 
 
 def test_the_response_to_another_request_is_refused() -> None:
-    with pytest.raises(ValueError, match="correlation id 7, the request 8"):
+    with pytest.raises(ValueError, match="correlation id 7, but the request had 8"):
         decode_response(MetadataRequest(), 4, 8, METADATA)
 
 
