@@ -25,7 +25,7 @@ PLACE = ("topic", "partition", "offset")
 
 _MARK = "_is_kafkagroup_arrow_function"
 _F = TypeVar("_F", bound=ArrowFunction)
-# The most characters of a traceback, because the driver logs it, and a recursive function has many frames.
+# Limits the length of a traceback in the driver's log, because a recursive function has many frames.
 _MOST_CHARACTERS = 20_000
 _MOST_PARTITIONS = 5
 # Arrow counts the bytes of a column in 32 bits, unless its type is large.
@@ -33,7 +33,7 @@ _MOST_BYTES = (1 << 31) - 1
 
 
 def arrow_function(function: _F) -> _F:
-    """Allow `map.function` to name this function, because SQL calls only functions with this mark.
+    """Allow `map.function` to name this function; the option calls only decorated functions.
 
     @kafkagroup.arrow_function
     def lengths(batches):
@@ -57,7 +57,7 @@ def function_named(name: str) -> ArrowFunction:
         raise InvalidConfigurationError(f"The module of the function {name} cannot be imported: {error}.") from None
     if found is None or getattr(found, _MARK, False) is not True:
         raise InvalidConfigurationError(
-            f"{name} is no function decorated by kafkagroup.arrow_function: only these are called by their names."
+            f"{name} is not decorated by kafkagroup.arrow_function; map.function calls only decorated functions."
         )
     return found
 
@@ -68,7 +68,7 @@ class Mapping:
 
     Attributes:
         open: Returns the function; called in the process that runs it.
-        columns: The columns of its batches. The batches that are read have these columns and `PLACE`.
+        columns: The columns of the function's batches. The task reads batches with these columns and `PLACE`.
         schema: The columns of its rows; None: any.
         batch_rows: The maximum number of rows in a batch of the result.
         batch_bytes: The approximate maximum size of such a batch; a larger row is a batch of its own.
@@ -88,7 +88,7 @@ class Mapping:
             count: Called with the number of rows of each batch before it is yielded.
 
         Raises:
-            InvalidConfigurationError: The function fails, or returns anything but rows of the schema.
+            InvalidConfigurationError: The function fails, or does not return rows of the schema.
             BaseException: The error of reading, even if the function has caught it.
         """
         given, process = _Given(batches, self.columns), os.getpid()
@@ -137,7 +137,7 @@ _Rows: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 
 class _Given:
-    """The input of the function, which may read it in its own threads, and catch the errors of reading."""
+    """The function's input. The function may read it in its own threads, and may catch the errors of reading."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], columns: tuple[str, ...]) -> None:
         self._batches, self._columns = batches, list(columns)
@@ -181,7 +181,7 @@ class _Given:
         words = [f"{row['topic']}-{row['partition']} [{row['offset_min']}, {row['offset_max'] + 1})" for row in found]
         more = len(words) - _MOST_PARTITIONS
         shown = ", ".join(sorted(words)[:_MOST_PARTITIONS]) + (f" and {more} more partitions" if more > 0 else "")
-        return f"the last batch that it was given has the offsets {shown}"
+        return f"its last batch had the offsets {shown}"
 
 
 def _iterator(returned: object) -> Iterator[object]:
@@ -210,7 +210,7 @@ def _failed(error: BaseException, given: _Given) -> KafkaGroupError:
         trace = trace.tb_next
     lines = "".join(traceback.TracebackException(type(error), error, trace).format())
     return InvalidConfigurationError(
-        f"The function of the read has failed with {type(error).__name__}; {given.place()}. Its traceback:\n"
+        f"The function of the read has failed with {type(error).__name__}; {given.place()}. The traceback:\n"
         f"{lines[-_MOST_CHARACTERS:]}"
     )
 
@@ -230,7 +230,7 @@ def _type_name(value: object) -> str:
 
 
 def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in parts within these bounds, cut by halves because rows differ in size."""
+    """Yield parts of a batch within these bounds. Each cut halves a part, because rows differ in size."""
     if batch.num_rows <= 1 or (batch.num_rows <= rows and batch.nbytes <= size):
         if batch.num_rows:
             yield batch
@@ -243,15 +243,15 @@ def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with exactly this schema, which Spark requires even in names and nulls of nested fields."""
     if batch.schema.names != schema.names:
-        raise _wrong(f"the columns {_names(batch.schema)}, and the schema has {_names(schema)}, in this order")
+        raise _wrong(f"the columns {_names(batch.schema)}, but the schema has {_names(schema)}, in this order")
     columns = []
     for column, wanted in zip(batch.columns, schema, strict=True):
         if not _is_shown_as(column.type, wanted.type):
-            raise _wrong(f"the column {wanted.name} as {column.type}, and the schema has {wanted.type}")
+            raise _wrong(f"the column {wanted.name} as {column.type}, but the schema has {wanted.type}")
         if column.type != wanted.type:
             column = pa.array(Retyped(_as_layout_of(wanted, column), wanted.type))
         if _has_null(column, wanted):
-            raise _wrong(f"a null in the column {wanted.name}, which the schema has, at least in part, as NOT NULL")
+            raise _wrong(f"a null in the column {wanted.name}, where the schema has NOT NULL")
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -306,7 +306,7 @@ def _nullable(kind: pa.DataType, found: pa.DataType) -> pa.DataType:
 
 
 def _has_null(column: pa.Array, wanted: pa.Field) -> bool:
-    """Return whether a column, or a part of it, has a null where the schema has none."""
+    """Return whether a column, or a nested field, has a null that the schema does not allow."""
     if column.null_count and not wanted.nullable:
         return True
     if pa.types.is_struct(wanted.type):
@@ -314,7 +314,7 @@ def _has_null(column: pa.Array, wanted: pa.Field) -> bool:
     if pa.types.is_list(wanted.type):
         return _has_null(column.flatten(), wanted.type.value_field)
     if pa.types.is_map(wanted.type):
-        # Check the list of entries, because a map shows entries of other rows too.
+        # Check the list of entries, because the keys and items of a sliced map include those of other rows.
         entries = pa.list_(pa.struct([wanted.type.key_field, wanted.type.item_field]))
         return _has_null(pa.array(Retyped(column, entries)).flatten().flatten()[1], wanted.type.item_field)
     return False

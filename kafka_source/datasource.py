@@ -36,7 +36,8 @@ FORMAT = "kafkagroup"
 class KafkaGroupSource(DataSource):
     """`format("kafkagroup")`: a Kafka source and sink for Spark whose queries join a consumer group."""
 
-    # Set by `schema`, after which Spark pickles this object, so all actions and micro-batches have the same readers.
+    # `schema` sets the readers. Spark pickles this object later, so all actions and micro-batches have the same
+    # readers.
     _readers: Readers | None = None
 
     # Spark pickles this object for the process that commits micro-batches, but queries that write get new objects.
@@ -56,15 +57,15 @@ class KafkaGroupSource(DataSource):
 
         With `map.function`, return the schema of the function's rows.
 
-        Spark calls this in `load()`, which raises errors in the options. With the user's schema, as in `.schema("value
-        binary")`, Spark calls nothing of this class before the first action.
+        Spark calls this in `load()`, so `load()` raises errors in the options. If the user gives a schema, as in
+        `.schema("value binary")`, Spark first calls this class in the first action.
 
         Raises:
             OptionError: An option is wrong.
             KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
         """
         options = load_options(self.options)
-        # If tasks use librdkafka, another process, which plans the query, logs the warning.
+        # The process that plans the query logs the warning if tasks use librdkafka.
         check_engine(engine_of_tasks(options.engine), options.settings)
         if options.is_member:
             # Imported here: it loads the assignors, which only members need.
@@ -140,11 +141,11 @@ def register(spark: SparkSession) -> None:
     """Register the format in a session, and make the session active in this thread.
 
     Call it if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes. Spark
-    looks up a Python sink in the thread's active session, which only the thread that made the session has.
+    looks up a Python sink in the thread's active session. Only the thread that made the session has one already.
 
-    Spark finds the module if `PYSPARK_PYTHON`, or else the `python3` of the PATH, has this package. With a local master
-    and without `PYSPARK_PYTHON`, this call lets the session's workers run with the Python of this program. The function
-    may be called again, also after Spark has found the module.
+    Spark finds the module if the Python that it starts has this package: the Python of `PYSPARK_PYTHON`, by default the
+    `python3` of the PATH. With a local master and without `PYSPARK_PYTHON`, this call lets the session's workers run
+    with the Python of this program. Repeated calls are allowed.
     """
     _run_workers_with_this_python(spark)
     try:

@@ -1,4 +1,4 @@
-"""The engine of a query, native or librdkafka: why native cannot serve, and features that need its kernel."""
+"""The choice of a query's engine, native or librdkafka, and the checks of features that need the native kernel."""
 
 from __future__ import annotations
 
@@ -73,14 +73,15 @@ def is_native(name: str) -> bool:
         raise InvalidConfigurationError(
             f"engine=native, but {reason}. Run {_INSTALL} there, or use engine=auto or librdkafka."
         )
-    _warn(f"{reason}: the slower librdkafka engine serves (engine=auto). Run {_INSTALL} there for the native one")
+    _warn(f"{reason}: the slower librdkafka engine serves (engine=auto). Run {_INSTALL} there for the native engine")
     return False
 
 
 def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
     """Return the `engine` option for a query's tasks: librdkafka if `auto` means librdkafka in the driver.
 
-    So tasks do not repeat the warning of the plan. An executor that lacks the driver's engine warns; see `is_native`.
+    Tasks then do not repeat the driver's warning. An executor logs a warning if it lacks the driver's engine; see
+    `is_native`.
     """
     return "librdkafka" if name == "auto" and why_not_native() is not None else name
 
@@ -106,7 +107,7 @@ def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, n
         name: The `engine` option.
         settings: Settings of the Kafka clients.
         role: CONSUMER in a read, PRODUCER in a write.
-        native: Whether the native engine serves; None: as `is_native` says.
+        native: Whether the native engine serves; None: call `is_native`.
 
     Raises:
         OptionError: A setting is refused, or has an invalid value.

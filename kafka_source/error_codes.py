@@ -3,8 +3,9 @@
 Codes from -1 up are brokers' codes, with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with
 its names (`_TRANSPORT`). The category comes from KIP-1050 or from the class tree of Kafka 4.3's Java client. A code
 without a category is invalid configuration if a setting or a permission causes it, else application-recoverable, as the
-KIP requires. The table has an application-recoverable code only if other modules use it or librdkafka does not name it.
-librdkafka's flags `retriable()`, `txn_requires_abort()` and `fatal()` differ from the KIP, so they are not used.
+KIP requires. The table lists an application-recoverable code only if another module uses the code, or librdkafka has no
+name for it. librdkafka's flags `retriable()`, `txn_requires_abort()` and `fatal()` differ from the KIP, so they are not
+used.
 """
 
 from __future__ import annotations

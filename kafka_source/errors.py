@@ -196,7 +196,8 @@ class NotVisibleError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         partitions: The partitions without commit markers, or whose leader did not answer.
-        missing: By partition, the transactional id whose marker is missing; not for leaders that did not answer.
+        missing: By partition, the transactional id whose marker is missing. A partition whose leader did not answer is
+            not included.
         seconds: The time since the commit, in which the markers were awaited.
     """
 
@@ -231,8 +232,8 @@ class DataLossError(ApplicationRecoverableError):
         partition: The partition number.
         planned: The first planned offset.
         available: The partition's offsets as [first, end); None if the partition does not exist.
-        reason: The known cause, as a sentence, for example that the topic was deleted and created again; empty: the
-            message names possible causes, unless `advice` is given.
+        reason: The known cause, as a sentence, for example that the topic was deleted and created again. If this and
+            `advice` are empty, the message names possible causes.
         truncated_to: The end of the new leader's log, if that log lacks records before `planned` that were read
             already; None: the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
@@ -308,8 +309,8 @@ class DataLossError(ApplicationRecoverableError):
             topic=topics[0],
             partition=-1,
             planned=-1,
-            sentence=f"The checkpoint is of {named}, and the query reads {selection}: none of its partitions is in the "
-            "checkpoint",
+            sentence=f"The checkpoint is of {named}, and the query reads {selection}: the checkpoint has none of "
+            "the query's partitions",
             condition="PARTITIONS_DELETED",
             advice="Give the query a new checkpointLocation, or correct subscribe, subscribePattern or assign. If you "
             f"mean it, set the options strict and failOnDataLoss to false. {NEW_OUTPUT}",

@@ -1,6 +1,6 @@
 """The type of JSON values, from `value.schema` or `key.schema`: a type of Spark's `from_json`, or a JSON Schema.
 
-Spark's parser of such texts is in the JVM, which the processes that plan a query do not have.
+Spark parses such texts in the JVM, but the Python processes that plan a query have no JVM.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _nullable(kind: DataType, depth: int) -> DataType:
         # Two levels deeper, because the values of a map are in the structs of its entries.
         return MapType(StringType(), _nullable(kind.valueType, depth + 2))
     if not isinstance(kind, _SCALARS):
-        raise _NoTypeError(f"values of {kind.simpleString()} are not read; take int or string, and cast")
+        raise _NoTypeError(f"JSON values cannot be read as {kind.simpleString()}; use int or string, and cast")
     return kind
 
 
@@ -192,7 +192,7 @@ class _Parser:
         scale = self._number() if self._skip(",") else 0
         self._need(")")
         if not scale <= precision <= _MAX_DIGITS or precision < 1:
-            raise _NoTypeError(f"a decimal has 1 to {_MAX_DIGITS} digits, and not more after the point")
+            raise _NoTypeError(f"a decimal has 1 to {_MAX_DIGITS} digits, at most as many of them after the point")
         return DecimalType(precision, scale)
 
     def _number(self) -> int:

@@ -1,4 +1,4 @@
-"""`map_in_arrow`: a read whose rows the user's function makes, in the tasks that fetch."""
+"""`map_in_arrow`: a read that runs the user's function in the tasks that fetch, and returns the function's rows."""
 
 from __future__ import annotations
 

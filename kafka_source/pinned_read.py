@@ -27,7 +27,7 @@ from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import commit_existing, resolve_batch
 
-# A block may take as long as a batch. The group's other members wait for it when they rebalance.
+# A block may take as long as a batch. During a rebalance, the group's other members wait for the block's end.
 _REBALANCE_TIMEOUT_MS = 1_800_000
 
 _MEMBERSHIP = "group.membership"

@@ -79,9 +79,9 @@ def test_it_is_given_its_columns_and_makes_the_rows() -> None:
         (lambda batches: None, "NoneType, and not an iterator of pyarrow.RecordBatch"),
         (constantly(None), "an iterator of NoneType, and not of pyarrow.RecordBatch"),
         (constantly(pa.table({"size": [1]})), "an iterator of pyarrow.Table, and not of pyarrow.RecordBatch"),
-        (constantly(pa.record_batch({"size": [1]})), "the column size as int64, and the schema has int32"),
-        (constantly(pa.record_batch({"size": []})), "the column size as null, and the schema has int32"),
-        (constantly(pa.record_batch({"n": [1], "m": [1]})), "the columns n, m, and the schema has size, in this order"),
+        (constantly(pa.record_batch({"size": [1]})), "the column size as int64, but the schema has int32"),
+        (constantly(pa.record_batch({"size": []})), "the column size as null, but the schema has int32"),
+        (constantly(pa.record_batch({"n": [1], "m": [1]})), "the columns n, m, but the schema has size, in this order"),
     ],
 )
 def test_what_is_no_rows_of_the_schema_is_refused(function: ArrowFunction, told: str) -> None:
@@ -96,8 +96,8 @@ def test_an_error_has_the_place_and_the_users_traceback() -> None:
 
     told = problem(lambda batches: map(decode, batches))
     assert told.startswith(
-        "The function of the read has failed with ValueError; the last batch that it was given has the offsets "
-        "orders-1 [2, 5). Its traceback:\nTraceback (most recent call last):\n"
+        "The function of the read has failed with ValueError; its last batch had the offsets "
+        "orders-1 [2, 5). The traceback:\nTraceback (most recent call last):\n"
     )
     assert told.endswith("ValueError: no such key\n")
     assert told.count("File ") == 1
@@ -263,9 +263,7 @@ def test_parts_of_nested_columns_are_what_spark_reads_of_them() -> None:
 
 @pytest.mark.parametrize(("batch", "column"), [(nested(number=None), "items"), (nested(blob=None), "by_name")])
 def test_a_null_where_the_schema_has_none_is_refused(batch: pa.RecordBatch, column: str) -> None:
-    assert problem(constantly(batch), NESTED).endswith(
-        f"a null in the column {column}, which the schema has, at least in part, as NOT NULL."
-    )
+    assert problem(constantly(batch), NESTED).endswith(f"a null in the column {column}, where the schema has NOT NULL.")
     assert len(mapped(constantly(batch.slice(0, 1)), NESTED)) == 1
 
 

@@ -92,7 +92,7 @@ def check(done: subprocess.CompletedProcess[str], reason: str) -> None:
     native = rf"engine=native, but {reason}\. Run {install} there, or use engine=auto or librdkafka\.\n"
     assert re.fullmatch(native, done.stdout), done.stdout
     serves = r"the slower librdkafka engine serves \(engine=auto\)"
-    assert re.fullmatch(rf"WARNING {reason}: {serves}\. Run {install} there for the native one\n", done.stderr), (
+    assert re.fullmatch(rf"WARNING {reason}: {serves}\. Run {install} there for the native engine\n", done.stderr), (
         done.stderr
     )
 

@@ -228,7 +228,7 @@ def test_a_function_makes_the_rows(kafka: EmbeddedKafka, topic: Topic) -> None:
             assert sorted(pl.DataFrame(stream)["half"]) == [number // 2 for number in range(20)]
         assert stream.progress.records == RECORDS
     wrong = pa.schema([("half", pa.int32())])
-    with pytest.raises(KafkaGroupError, match="column half as int64, and the schema has int32"):
+    with pytest.raises(KafkaGroupError, match="column half as int64, but the schema has int32"):
         list(arrow.read(name, settings, columns="value string", function=halves, schema=wrong))
     with pytest.raises(OptionError, match="schema is missing; it takes a function of record batches, and a pyarrow"):
         arrow.read(name, settings, function=halves)

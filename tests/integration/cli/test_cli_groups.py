@@ -330,7 +330,7 @@ def test_a_function_shows_what_it_makes_of_the_records(command, letters, tmp_pat
     assert [(row["value"], row["offset"]) for row in rows] == [("plain", 0), ('{"a": 1}', 0)]
     assert rows[1]["headers"][0] == {"key": "trace", "value": "abc"}
     for function, told in (
-        ("functions_to_try:plain", "is no function decorated by kafkagroup.arrow_function"),
+        ("functions_to_try:plain", "is not decorated by kafkagroup.arrow_function"),
         ("nowhere:f", "nowhere:f cannot be imported"),
     ):
         assert told in command.refused("peek", letters, "--map", function)

@@ -148,7 +148,7 @@ def test_an_error_names_the_place_and_shows_neither_the_function_nor_a_secret(sp
     with pytest.raises(PythonException) as caught:
         frame.collect()
     told = str(caught.value)
-    assert "failed with LookupError; the last batch that it was given has the offsets orders-to-map-" in told
+    assert "failed with LookupError; its last batch had the offsets orders-to-map-" in told
     assert f'test_map_in_arrow.py", line {failing.__code__.co_firstlineno + 3}, in failing' in told
     reading = source(spark.readStream, kafka, orders, startingOffsets="earliest")
     with pytest.raises(StreamingQueryException) as stopped:
@@ -203,7 +203,7 @@ def view(spark, kafka, orders, function):
 def test_sql_calls_only_functions_that_say_so(spark, kafka, orders, module):
     assert rows(view(spark, kafka, orders, f"{module}:sent")) == [(COUNT, True)]
     for function in (f"{module}:plain", "os:system", f"{module}:none"):
-        with pytest.raises(PythonException, match="is no function decorated by kafkagroup"):
+        with pytest.raises(PythonException, match="is not decorated by kafkagroup"):
             view(spark, kafka, orders, function).collect()
     with pytest.raises(PythonException, match="no_such_module:f cannot be imported"):
         view(spark, kafka, orders, "no_such_module:f").collect()
@@ -312,9 +312,9 @@ def keeps(batches):
     ("function", "told"),
     [
         (returns_nothing, "returned NoneType, and not an iterator of pyarrow.RecordBatch"),
-        (wrong_types, "returned the column size as binary, and the schema has int32"),
+        (wrong_types, "returned the column size as binary, but the schema has int32"),
         (too_many_columns, "returned the columns key, value, topic, partition, offset, timestamp, timestampType, and"),
-        (leaves, "has failed with SystemExit; the last batch that it was given has the offsets"),
+        (leaves, "has failed with SystemExit; its last batch had the offsets"),
         (sleeps, None),
         (forks, None),
         (prints, None),
