@@ -1,7 +1,8 @@
 """The offsets of a group whose members are a query's slots: the driver commits as these members.
 
-Before its first commit in a generation the driver compares offsets, because other members may have read on, or rewound
-the group. If a late commit without a transaction has set the group back, the driver commits again (`late_commits`).
+Before its first commit in a generation, the driver fetches the group's offsets, because other members may have
+committed higher offsets or rewound the group. If a late commit without a transaction has set the group back, the driver
+commits again (`late_commits`).
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class AsMembers(KeptOffsets):
         self._stops = options.group_on_lost == "stop"
         self._settings = options.settings
         self._patience = options.coordinator_timeout_ms / 1000
-        # Set even if tasks or the sink commit, because a late commit of starting offsets would set the group back.
+        # This is set even if tasks or the sink commit, because a late commit of starting offsets would set the group
+        # back.
         self._transactional = policy.driver_id is not None and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
         self._coordinator_seconds = coordinator_seconds(options)
@@ -171,7 +173,7 @@ class AsMembers(KeptOffsets):
         """Commit again where a late commit without a transaction has set the group back; other clients' commits stay.
 
         Args:
-            now: Check even if the last check was a moment ago.
+            now: Check regardless of the time of the last check.
         """
         if self._transactional:
             return
@@ -199,7 +201,7 @@ class AsMembers(KeptOffsets):
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `Offsets`."""
-        # Where all copies of a partition emit rows, a committed offset would describe one copy only.
+        # If all copies of a partition emit rows, a committed offset would describe one copy only.
         if not self._all_copies:
             super().remember(starts)
 

@@ -53,10 +53,10 @@ class AttachedTask:
             session.check()
 
     def commit(self, existing: Callable[[StreamOffset, CommitRead], None]) -> None:
-        """Commit the ranges that the task has read to their ends, if tasks commit.
+        """If tasks commit, commit the ranges that the task has read to their ends.
 
         Args:
-            existing: Calls the commit that it is given, for the ranges of topics that still exist.
+            existing: Calls the given commit for the ranges of topics that still exist.
         """
 
 
@@ -87,7 +87,7 @@ def attached(
         # release. So the driver learns that a slot is lost, and does not commit the batch.
         yield tuple
         return
-    # A task that only reads can do without the coordinator.
+    # A task that only reads needs no coordinator.
     seconds = options.coordinator_timeout_ms / 1000 if commits else _ATTACH_SECONDS
     attaching = SlotSession.attach_all(options.settings, slots, seconds, renewal)
 
@@ -121,9 +121,12 @@ def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_outp
         # them. The driver knows which offsets of the batch it may commit.
         log.info("the group has a new generation since the batch was planned; the batch is read to its end")
     elif options.group_on_lost == "stop" or (problem.code == ErrorCode.FENCED_INSTANCE_ID and not is_output):
-        # With `is_output` the slot may have been lost and have rejoined; the sink's decision detects another process.
+        # With `is_output` the slot may have rejoined after a loss. If another process has the slot, the sink's commit
+        # fails.
         raise problem
     else:
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads the
         # micro-batch to its end, and the driver does not commit it.
-        log.warning("%s The micro-batch was planned before that: it is read to its end and not committed.", problem)
+        log.warning(
+            "%s The task still reads this micro-batch to its end, but the micro-batch is not committed.", problem
+        )

@@ -1,7 +1,7 @@
 """The sink commits, in the transaction of its decision (`commit=sink`).
 
 A micro-batch that was planned but not decided has changed neither the output nor the group. While the query was down,
-other members may have read further, so a replay reads only from the group's offsets on, in the partitions that the
+other members may have read further. So a replay begins at the group's offsets, and reads only the partitions that the
 query owns. A decision records its ranges. The replay of a decided batch reads exactly these ranges, because operators
 between source and sink need the rows again; the sink drops the rows.
 """
@@ -74,8 +74,8 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """If the sink has committed nothing, warn, and refuse to plan a second micro-batch.
 
-        The source cannot see its sink. Only a micro-batch that this process has planned proves that the sink does not
-        commit, because no tool can set the group of a running process back to the batch's start.
+        The source cannot see its sink, so the group's offsets are the proof. Only a micro-batch of this process counts:
+        while the process runs, no tool can set the group back to the micro-batch's start.
         """
         if self._has_committed:
             return
@@ -91,7 +91,7 @@ class BySink(CommitPolicy):
 
     @property
     def may_plan_empty(self) -> bool:
-        """Whether the sink is known to commit; a second batch is planned only after that."""
+        """Whether the sink is known to commit. A second batch is planned only if this is true."""
         return self._has_committed
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
@@ -128,9 +128,9 @@ class BySink(CommitPolicy):
 def group_or_own(own: int | None, committed: int | None) -> int | None:
     """Return the group's committed offset or, if it has no offset, the query's position; None: neither exists.
 
-    A stream has an id from its first batch with `commit=sink` on. From this batch on, every finished batch is decided,
-    so the group's offsets describe the output, even after a rewind. Before this batch the larger offset counts, because
-    other settings may not have committed the last batch.
+    A stream gets an id with its first batch with `commit=sink`. From this batch on, every finished batch is decided, so
+    the group's offsets describe the output, even after a rewind. Before this batch the larger offset counts, because
+    another value of `commit` may not have committed the last batch.
     """
     return own if committed is None else committed
 
@@ -153,10 +153,10 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
 def _describe_idle_sink(group: str | None) -> str:
     """Return the error for a sink that has not committed the first batch of a query with `commit=sink`."""
     return (
-        f"Option commit is sink, and the sink has not committed the first micro-batch of this query: group {group} "
-        "stands where the query has started. The rows were written. Write to Kafka with format kafkagroup, "
-        f"transactional=true and commit.group={group}; or, with any other sink and with foreachBatch, set "
-        "commit=batch, which commits after each micro-batch."
+        f"Option commit is sink, but the sink has not committed the first micro-batch of this query: group {group} "
+        "still has the query's starting offsets. The rows were written. Write to Kafka with format kafkagroup, "
+        f"transactional=true and commit.group={group}. With any other sink, or with foreachBatch, set commit=batch, "
+        "which commits after each micro-batch."
     )
 
 
@@ -200,7 +200,7 @@ def check_undecided(
         committed: The group's committed offsets.
         stream: The stream's id.
         record: The name of the record's group.
-        has_record: Whether there is a record of other batches.
+        has_record: Whether a record of other batches exists.
 
     Raises:
         InvalidConfigurationError: The record is lost, and the group is past the start of the batch; or this stream has
@@ -217,7 +217,7 @@ def check_undecided(
     if past:
         raise InvalidConfigurationError(
             f"Group {record} does not say whether the unfinished micro-batch of this query was decided, and the group "
-            f"of the query is past its start: {format_moves(past)}. The offsets of {record} have expired "
+            f"of the query is past the micro-batch's start: {format_moves(past)}. The offsets of {record} have expired "
             "(offsets.retention.minutes), were deleted, or the batch was planned with another value of commit. Nothing "
             "was read. Start the query once with that value, or with a new checkpointLocation, which continues at the "
             "group's offsets."

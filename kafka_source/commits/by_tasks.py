@@ -55,8 +55,8 @@ class ByTasks(CommitPolicy):
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
         """Return the ranges of a replay, and the partitions in which its tasks must not commit.
 
-        These partitions were rewound since the plan, or other members have read on in them, or own them now. The
-        coordinator would accept the commits, because it checks the member's generation, not a partition's owner.
+        Tasks must not commit in a partition that was rewound since the plan, or that another member owns or has read.
+        The coordinator would accept such commits, because it checks the member's generation, not a partition's owner.
         """
         owned = group.rejoined()
         planned = split_by_slots(planned, owned.slots, owned.count)

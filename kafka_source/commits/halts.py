@@ -75,7 +75,8 @@ async def write_halt(
     entries = {tp: CommitOffset(beyond(boundary), metadata=text) for tp, (boundary, text) in named.items()}
     if halt.boundaries and len(list(chunks(side_group, entries))) > 1:
         raise InvalidConfigurationError(
-            f"Group {group}: {len(entries)} boundaries are too many for one commit. Stop it without them: `--at now`."
+            f"Group {group}: {len(entries)} boundaries are too many for one commit. Stop the group without boundaries: "
+            "`--at now`."
         )
     no_member = SlotCredentials.without_membership(side_group)
     await commit_offsets(client, no_member, entries, deadline, fail_on_unknown_topic=True, keep_ms=_TEN_YEARS_MS)

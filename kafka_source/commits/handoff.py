@@ -4,16 +4,16 @@ Spark connects a source and a sink of a query by rows alone. Their drivers are d
 the sink writes no longer have the source's offsets. But the tasks of source and sink know the query, run and batch.
 So the first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed
 offsets of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The
-sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision puts a mark in
-place of all ranges that the driver has found. So if a later batch finds unmarked ranges of another batch, a replaced
-task or a slow request has published these ranges late, perhaps over the later batch's own ranges.
+sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision replaces all
+ranges that the driver has found by a mark. If a later batch finds unmarked ranges of another batch, a replaced task or
+a slow request has published these ranges late. They may have overwritten the later batch's own ranges.
 
 A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
 its stream, but not its query. A replay reads exactly these ranges, whatever the group's offsets are. The source writes
-a first record when the query starts, and renews it. So an absent record was lost.
+a first record when the query starts, and renews it. So if the record is absent, it was lost.
 
-A topic may be deleted, or created again, while the batch runs. Its offsets are invalid in the new topic, so the
-metadata has the topic's id too, and neither side publishes or commits offsets of another topic of the same name.
+A topic may be deleted, or created again, while the batch runs. Its offsets are invalid in the new topic. So the
+metadata also has the topic's id, and source and sink leave out offsets of another topic of the same name.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class BatchOfRun:
 
     @staticmethod
     def of_task(task: SparkTask | None) -> BatchOfRun:
-        """Return the batch of a task. The caller passes the task, because `kafkagroup.arrow` decides without Spark.
+        """Return the batch of a task. The caller passes the task, because `kafkagroup.arrow` runs without Spark.
 
         Raises:
             KafkaGroupError: This is no task of a streaming query.
@@ -120,7 +120,7 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The hand-offs that a batch finds, as the sources of its query have published them.
+    """The hand-offs that the sources of a query have published for a batch.
 
     Attributes:
         handoffs: The batch's hand-offs, one for each member; empty if the batch has no new data.
@@ -372,8 +372,8 @@ class DecisionRecord:
         counts = Counter(map(_topic, of_plan))
         if any(counts[tp.topic] < one.partitions for tp, one in of_plan.items()):
             raise InvalidConfigurationError(
-                f"Group {self.name(stream)} names {len(of_plan)} partitions of the last decided batch, and the "
-                "decision was about more: another program has committed there too. Nothing was read. Start the query "
+                f"Group {self.name(stream)} names {len(of_plan)} partitions of the last decided batch, but the "
+                "decision had more: another program has committed there too. Nothing was read. Start the query "
                 "with a new checkpointLocation: it continues at the group's offsets."
             )
         return {tp: (one.start, within(entries[tp].offset)) for tp, one in of_plan.items()} if found else None
@@ -381,7 +381,8 @@ class DecisionRecord:
     async def _entries(
         self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, CommitOffset]:
-        # Fetch by name first, because a fetch of all offsets leaves out a first offset that is in an open transaction.
+        # Fetch by name first, because a fetch of all offsets omits a partition whose first offset is in an open
+        # transaction.
         named = await fetch_entries(self._client, self.name(stream), partitions, deadline)
         return {**await fetch_all_committed(self._client, self.name(stream), deadline), **named}
 
@@ -437,7 +438,7 @@ async def _committed(
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
     """Return a group's committed offsets of these topics, and the topics that were deleted or created again.
 
-    A coordinator that compares topic ids finds these topics. For other coordinators metadata are requested.
+    A coordinator that compares topic ids finds such topics. For other coordinators, the topics' metadata are requested.
     """
     found, lost = await _committed_by_name(client, group, entries, deadline)
     cluster = client.cluster_id
@@ -466,7 +467,8 @@ async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadl
     while names:
         snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
         absent = [name for name in names if name not in snapshot.topics and name not in snapshot.refused]
-        # Another id is an immediate proof. An absent topic is no proof yet, because brokers may learn of it late.
+        # A changed id is proof. An absent topic is no proof yet, because a broker may receive the topic's metadata
+        # late.
         if not absent or patience.over:
             others = (t.name for t in snapshot.topics.values() if is_recreated(ids.get(t.name), t.id_text))
             return sorted([*absent, *others])

@@ -7,9 +7,9 @@ read of the driver waits in a join or if the slots were lost, and publishes the 
 `rights`). The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, or when the Spark driver has
-ended. They also leave when no task has committed for longer than `max.poll.interval.ms`, because the batch may have
-failed or may never run, and a group with members can be neither rewound nor deleted. A task that commits later asks the
-keeper, which rejoins unless other members own the partitions.
+ended. They also leave if no task commits for longer than `max.poll.interval.ms`, because the batch may have failed, and
+a group with members can be neither rewound nor deleted. If a task commits later, it asks the keeper to rejoin. The
+keeper refuses if other members own the partitions.
 """
 
 from __future__ import annotations

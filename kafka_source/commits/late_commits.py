@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from assignors.model import TopicPartition
 from kafka_source.model.commits import CommitOffset
 
-# The pause between two fetches of the group's offsets while such a commit may be on its way.
+# The pause between two fetches of the group's offsets while such a commit may be in flight.
 _PAUSE_SECONDS = 1.0
 
 
@@ -20,7 +20,7 @@ class LateCommits:
     """The commits that may still reach the group.
 
     Args:
-        patience: The seconds for which a request may be on its way: `request.timeout.ms`.
+        patience: The seconds for which a request may be in flight: `request.timeout.ms`.
     """
 
     def __init__(self, patience: float) -> None:
@@ -39,14 +39,14 @@ class LateCommits:
         return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
 
     def looked(self, at: float) -> None:
-        """Note that the partitions have the expected offsets; check again until no request can be on its way."""
+        """Record that the partitions have the expected offsets; checks continue while a request may be in flight."""
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 
     def set_back(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, int]:
         """Return the offsets to commit again, where a late commit's entry has replaced a later entry of the group.
 
-        A commit of a rewind, a tool or another member has another note or another offset, and stays.
+        A commit of a rewind, a tool or another member has other metadata or another offset, and stays.
         """
         done = self._done
         return {
@@ -54,6 +54,6 @@ class LateCommits:
         }
 
     def _has(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether these commits have the entry; an entry without a note may be of another client."""
+        """Return whether these commits have the entry; an entry without metadata may be of another client."""
         own = (one[tp] for _, one in self._commits if tp in one)
         return bool(entry.metadata) and any((e.offset, e.metadata) == (entry.offset, entry.metadata) for e in own)

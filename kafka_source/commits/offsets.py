@@ -44,7 +44,7 @@ class ReadPositions(Protocol):
         """Return the offsets of `missing` that do not set the group back."""
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        """Return offsets with the notes with which they are committed."""
+        """Return offsets with the metadata with which they are committed."""
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Record the group's offsets, or offsets that count as the group's."""

@@ -90,7 +90,7 @@ class CommitPolicy:
     """The policy of a read that commits nothing, such as a read without a group; the base of the other policies.
 
     Attributes:
-        keeps: Whether the read keeps the group's offsets up to date. Then the driver also commits starts and rewinds.
+        keeps: Whether the read keeps the group's offsets up to date. If so, the driver also commits starts and rewinds.
         signs: Whether commits carry the stream's id, so that a stream knows its own commits.
         is_output: Whether the group's offsets match the output, from the policy's first batch on.
         driver_id: The suffix of the driver's transactional id; None: the driver commits without transactions.

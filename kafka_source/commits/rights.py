@@ -6,10 +6,11 @@ Tasks and a sink commit with the credentials of slots that their driver, or a ke
 With `commit.transactional` all attempts of a task use the slot's transactional id in turn, so they commit in order.
 
 **Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, because the group has
-removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
-the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group; a partition
-that another member may have is published as lost. A committer whose commit is refused fetches the owners (`Renewal`).
-If a keeper has left because no task committed for a long time, a task's `Renewal` also asks the keeper to rejoin.
+removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the process
+that holds the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group.
+A partition that another member may have is published as lost. If a commit is refused, the committer fetches the owners
+(`Renewal`). If a keeper has left because no task committed for a long time, a task's `Renewal` also asks the keeper to
+rejoin.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _LOOK_AGAIN_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """The right to commit a batch, as seen by the process whose slots have given their credentials away.
+    """The right to commit a batch with the credentials of slots, in the process that holds the slots.
 
     Attributes:
         id: The name of published credentials, different after each start of the query; None: no renewal.
@@ -90,7 +91,7 @@ class Right:
             client: The cluster's client.
             group: The group id.
             partitions: The partitions of the batch.
-            since: The generation of the refused credentials; requests for earlier ones are answered already.
+            since: The generation of the refused credentials; requests for earlier generations are answered already.
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
@@ -152,7 +153,7 @@ class Renewal:
                 await self._ask(client, max(generation for generation, _ in refused), deadline)
                 has_asked = True
             if deadline.left <= _LOOK_AGAIN_SECONDS:
-                raise _lost(error, f"no driver has joined for it again within {deadline.seconds:.0f} s")
+                raise _lost(error, f"the slot's driver has not joined again within {deadline.seconds:.0f} s")
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
@@ -185,7 +186,8 @@ class Renewal:
         def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
             start, _ = self.ranges[tp]
             if entry.offset < start:
-                # Without a rewind the checkpoint is ahead of the group, or retention has deleted the records between.
+                # If there was no rewind, the checkpoint is ahead of the group, or retention has deleted records before
+                # the start.
                 return entry.unfollowed_rewind(self.rewinds.get(tp)) is not None
             is_own = self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
             return entry.offset > start and not is_own
@@ -309,7 +311,7 @@ class SlotSession:
     def commit_by(
         self, commit: Callable[[Parts], object], offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float
     ) -> None:
-        """Call `commit` as this slot, and again if the commit is refused and the slot has joined again since the plan.
+        """Call `commit` as this slot; call it again if it is refused and the slot has joined again since the plan.
 
         Args:
             commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses one.
@@ -380,7 +382,8 @@ class SlotSession:
                 "query with the same kafka.group.instance.id.",
                 code=ErrorCode.FENCED_INSTANCE_ID,
             )
-        # A member without an id is unknown to the coordinator. With an id only the member's generation is over.
+        # If the member has no id, the coordinator does not know the member. Otherwise only the member's generation is
+        # over.
         known = bool(self._member.status.member_id)
         raise FencedError(
             f"{slot} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "

@@ -94,7 +94,7 @@ async def renewed_offsets(
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
     `group.on.lost` is `stop`, and publishes the current owners of the batch's partitions. In the consumer protocol a
-    heartbeat may also have raised an epoch since the batch was planned; the source publishes the new epoch.
+    heartbeat may also have raised a member's epoch since the plan; the source publishes the new epoch.
 
     Args:
         client: Client of the cluster that the source reads from and the sink writes to.
@@ -143,9 +143,9 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
         )
     if not found.members:
         raise FencedError(
-            f"Batch {batch.number} has no ranges of a source in group {group}, and the group has no members: the "
-            "source's sessions have ended, and its topics were deleted since; or it lacks commit=sink. No record of "
-            "the batch is visible. Restart the query; it writes the batch again."
+            f"Batch {batch.number} has no ranges of a source in group {group}, and the group has no members. "
+            "Either the source's sessions have ended and its topics were deleted, or the source lacks commit=sink. No "
+            "record of the batch is visible. Restart the query; it writes the batch again."
         )
     log.warning(
         "batch %d commits no offsets of group %s: no source of this query has published its ranges; if one has read "
