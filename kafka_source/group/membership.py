@@ -70,7 +70,7 @@ class Membership(ABC):
 
     @abstractmethod
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Take and release partitions as later assignments say, rejoin with slots that were lost; raises as `join`."""
+        """Take and release partitions as the latest assignment says, and rejoin with lost slots; raises as `join`."""
 
     @property
     def assignment(self) -> GroupAssignment:
@@ -245,7 +245,7 @@ class Membership(ABC):
     def _credentials_of(self, slot: int) -> SlotCredentials: ...
 
     def _note_refused_commit(self, used: SlotCredentials, slot: int, problem: BaseException) -> None:
-        """Handle the error of a commit; do nothing where heartbeats report the same error."""
+        """Handle the error of a commit; do nothing if heartbeats report the same error."""
         return
 
     # ---- leaving and closing

@@ -72,8 +72,8 @@ class GroupSettings:
         leave_on_close: Whether to leave the group on close. If false, static members stay until their sessions end, and
             a restart within that time continues as these members.
         driver: The prefix of this Spark driver's generated instance ids; None: unknown.
-        is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
-        rewinds: Whether the group may be rewound while the slots are members. It may if they rejoin between
+        is_asked_for: Whether the user has set `group.membership=true`, and so expects other members.
+        rewinds: Whether the group may be rewound while the slots are members. This is true if slots rejoin between
             micro-batches and then fetch the group's offsets; see `strategies`.
         remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's assignor.
     """

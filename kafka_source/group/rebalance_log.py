@@ -82,8 +82,8 @@ class OtherMembers:
                 "group=%s has other members: %s. This query joins the group, so it shares the partitions with them: "
                 "each record is read by one member only, and partitions that they read now may move to this query. If "
                 "kafka.group.id is meant as a label, as in Spark's own source, set group.membership=false: the query "
-                "then reads all partitions and commits no offsets. If the query is meant to share them, set "
-                "group.membership=true, and this line is logged at INFO.",
+                "then reads all partitions and commits no offsets. If the query is meant to share the partitions, set "
+                "group.membership=true, which also lowers the level of this line to INFO.",
                 self._settings.group,
                 names_of(strangers),
             )
@@ -196,7 +196,7 @@ class _Ended:
 
 
 class RebalanceLog:
-    """Logs and keeps the rebalances of one query's slots. All methods but `take` run on the membership's event loop.
+    """Logs and keeps the rebalances of one query's slots. All methods except `take` run on the membership's event loop.
 
     The names of all members show which members came and went. A leader knows the names. Another member asks the
     coordinator in the background, and logs the line when the response arrives.

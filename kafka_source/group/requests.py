@@ -160,8 +160,8 @@ async def if_allowed(description: Awaitable[_T], group: str) -> _T | None:
 @functools.cache
 def _warn_of_forbidden(group: str, why: str) -> None:
     log.warning(
-        "group=%s: this user may not describe it: %s Until then partitions that no member reads are not detected, "
-        "slots stay beyond max.poll.interval.ms, and a batch whose slots were lost is read again.",
+        "group=%s: this user may not describe it: %s Without this right, partitions without a reader are not "
+        "detected, slots stay beyond max.poll.interval.ms, and a batch whose slots were lost is read again.",
         group,
         why,
     )
@@ -359,7 +359,7 @@ async def _fetch(
         ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
         found = await _ask(client, group, numbers, ids, deadline, stable=stable)
         if found.unknown:
-            # The topics were deleted or created again, or are too new. The next attempt has the current ids.
+            # The topics were deleted, or were created a moment ago. The next attempt has the current ids.
             await client.metadata(found.unknown, deadline)
             raise _unknown_ids(group, found.unknown)
         return found.offsets
@@ -532,7 +532,7 @@ async def _commit_part(
     )
 
     def note_lost() -> None:
-        # No later response decides this, because a new or loading coordinator does not know this attempt.
+        # A later response does not show the outcome, because a new or loading coordinator does not know this attempt.
         nonlocal unanswered
         unanswered = True
 

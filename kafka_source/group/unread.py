@@ -1,7 +1,8 @@
-"""Partitions that exist and that no member reads: found in two descriptions of the group, and healed once.
+"""Partitions that exist and that no member reads: two descriptions find them, and a repeated assignment heals them.
 
 A lost message between a coordinator and a member can leave a partition without a reader, while the group counts as
-stable. `decide` and the functions that make a `Look` are pure; `UnreadWatch` looks and acts, for both group protocols.
+stable. `decide` and the functions that make a `Look` are pure; `UnreadWatch` describes and heals groups of both
+protocols.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class UnreadWatch:
         self._found, self._bytes = Found(), 0
 
     async def watch(self) -> None:
-        """Wait for the next lookup, and look once."""
+        """Wait for the next lookup, and describe the group once."""
         seconds = self._settings.metadata_max_age_ms / 1000
         await asyncio.sleep(max(seconds, _LARGE_SECONDS) if self._bytes > _LARGE_BYTES else seconds)
         try:

@@ -1,7 +1,7 @@
 """Work of slots between Spark's calls: heartbeats, rejoins for other reads of the driver, leaving when overdue.
 
-Slots rejoin in Spark's calls, between micro-batches, with three exceptions. A read of the same driver and group that
-waits in a join keeps Spark from calling this read, so this read's slots rejoin immediately. Slots that the group has
+Slots rejoin in Spark's calls, between micro-batches, with three exceptions. If another read of the same driver and
+group waits in a join, Spark cannot call this read, so this read's slots rejoin immediately. Slots that the group has
 removed in a micro-batch rejoin immediately if the batch's tasks or sink need new credentials (`commits.rights`). If
 Spark has not called for `max.poll.interval.ms`, the slots leave, so that other members get their partitions (KIP-62).
 """
@@ -245,8 +245,8 @@ class BackgroundRejoiner:
             except RebalanceTimeout as error:
                 log.warning("%s The query keeps waiting.", error)
             except Exception as error:
-                # Spark's next call rejoins, and raises an error that remains; a keeper leaves the group. Until then the
-                # group waits for slots that join or lead, and no heartbeats are sent for them.
+                # Spark's next call rejoins, and raises the error if it persists; a keeper leaves the group. Until this
+                # call, the slots send no heartbeats, and the group waits for slots that join or lead.
                 self.rejoin_failed = f"a rejoin between two calls of Spark's failed: {error}"
                 log.warning("group=%s: %s", self._settings.group, self.rejoin_failed)
                 return None
@@ -282,7 +282,7 @@ class BackgroundRejoiner:
             await self._rejoin_and_publish(_AFTER_LOSS)
 
     async def _owned_by_others(self, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
-        """After the end of a rebalance, return whether other members own some of the partitions."""
+        """Wait for the end of a rebalance, and return whether other members own some of the partitions."""
         ours = {slot.member.status.member_id for slot in self._slots}
         while True:
             described = await self._describe(deadline)

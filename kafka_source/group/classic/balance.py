@@ -25,7 +25,8 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 AVERAGED_SECONDS = 900.0
 """The time over which rates and speeds are averaged: an older count has a weight of less than 1/e.
 
-With one micro-batch a minute, the average is as exact as a mean of 30 (`assignors.lag_balanced.AVERAGED_BATCHES`).
+With one micro-batch a minute, the average is as exact as a mean of 30 micro-batches
+(`assignors.lag_balanced.AVERAGED_BATCHES`).
 """
 
 _FORGOTTEN_SECONDS = 3600.0
@@ -321,7 +322,7 @@ class BalanceWatch:
             slot.record_throughput(of_slot)
 
     def record_assignment(self, strategy: Assignor, led: Led, generation: int) -> None:
-        """Keep the assignment, to judge it later."""
+        """Keep the assignment, so that a later check can judge it."""
         before, self._assigned = self._assigned, None
         interval = strategy.rebalance_interval()
         if interval is None or led.failed is not None:

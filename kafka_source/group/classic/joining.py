@@ -140,7 +140,7 @@ class JoinRounds:
             slot.member.remember_member_id(described)
 
     async def join(self, reason: Reason, deadline: Deadline, *, fresh: bool) -> JoinedGroup:
-        """Join or rejoin in as many rounds as it takes, and return the slots' assignment.
+        """Join or rejoin in as many rounds as needed, and return the slots' assignment.
 
         Args:
             reason: Why the slots join.
@@ -173,7 +173,7 @@ class JoinRounds:
                 if not any(slot.leading or slot.hands_over for slot in self._slots):
                     # The coordinator starts no rebalance if a follower rejoins with unchanged metadata, so leave first.
                     # With cooperative assignors do not leave, because the metadata have changed with the generation,
-                    # and a partition without an owner may be on its way to this query.
+                    # and the next round may assign a partition without an owner to this query.
                     await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))
@@ -195,8 +195,8 @@ class JoinRounds:
     # ---- one round
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
-        """Join as `_join_round` does; retry while the group is being rewound. Raise another refusal with its reason."""
-        # During a rewind the group refuses other strategies. The rewind may have ended when the group is described.
+        """Join as `_join_round` does; retry during a rewind of the group. Raise any other refusal with its reason."""
+        # During a rewind the group refuses the usual strategies. The rewind may end before the group is described.
         may_have_ended = True
         while True:
             try:
@@ -258,7 +258,7 @@ class JoinRounds:
             pause = _FIRST_POLL
             while not settled.is_set():
                 # Other slots of this query may have started another rebalance, which waits for this slot to rejoin. The
-                # slot's heartbeat shows that. Send heartbeats less and less often.
+                # response to the slot's heartbeat shows the rebalance. Send heartbeats at growing intervals.
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(settled.wait(), pause)
                     break

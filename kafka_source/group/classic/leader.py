@@ -4,9 +4,10 @@
 cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later
 rebalance. An eager strategy assigns it immediately. Under an eager strategy kafkagroup's leader moves partitions of
 kafkagroup's members in the same two steps. A member lists the partitions of its micro-batch as owned. If the strategy
-gives such a partition to another member, the leader leaves it out of that assignment. The claiming member's assignment
-names it as held, so no other member has the partition, and the member may still commit it. Then the member rejoins
-without the claim, and the next rebalance assigns the partition. Other clients claim nothing under an eager strategy.
+gives such a partition to another member, the leader omits the partition from that member's assignment, and names it as
+held in the claiming member's assignment. So the claiming member may still commit the partition. After this commit, the
+claiming member rejoins without the claim, and the next rebalance assigns the partition. Other clients claim nothing
+under an eager strategy.
 
 All functions except `lead` are pure.
 """
@@ -170,8 +171,8 @@ def check(
     """Validate an assignment.
 
     Raises:
-        AssignmentError: A member is missing or unknown. A partition does not exist, its topic is not subscribed to by
-            the member, or it is assigned twice although the assignor is not `redundant`.
+        AssignmentError: A member is missing or unknown. A partition does not exist, the member does not subscribe to
+            its topic, or it is assigned twice although the assignor is not `redundant`.
     """
     said = f"the assignor {assignor.name}"
     if unknown := sorted(set(plan) - set(group)):
@@ -351,7 +352,7 @@ async def lead(
         log.debug("lead group=%s member=%s partitions=%d", group_id, member_id, len(assignment.partitions))
     if held:
         log.info(
-            "lead group=%s generation=%d held=%d: micro-batches of their members still read them",
+            "lead group=%s generation=%d held=%d: micro-batches of members still read the held partitions",
             group_id,
             joined.generation,
             sum(map(len, held.values())),
@@ -380,7 +381,7 @@ def read_by_members(
 
     Args:
         described: The coordinator's description.
-        own: By member id, the partitions of this query's slots, by the slots' own state.
+        own: The partitions of this query's slots by member id, from the slots' own state.
     """
     if described.state != STABLE or not own.keys() <= {one.member.member_id for one in described.members}:
         return None

@@ -67,7 +67,7 @@ _MAX_SHOWN = 100
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
-    """Another member delays this member, because the other has not rejoined, or has this member's instance id."""
+    """Another member delays this member's join: it has not rejoined, or it has the same instance id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +362,8 @@ class Member:
 
         COORDINATOR_LOAD_IN_PROGRESS (retry): the coordinator has moved, or the instance id's holder is still unknown.
 
-        While a group rebalances, its coordinator stores the new member id of a static member not with the response to
-        JoinGroup, but with the leader's assignment. If the coordinator fails earlier, the next coordinator loads the
+        While a group rebalances, its coordinator stores the new member id of a static member only with the leader's
+        assignment, after the response to JoinGroup. If the coordinator fails earlier, the next coordinator loads the
         group with a previous member id, and refuses the new id with FENCED_INSTANCE_ID, as if another process had
         joined. The next coordinator may be the same broker, over the same connection. The group's description
         distinguishes the two cases, because ids are unique: if the description has `id_before`, the group was loaded.
@@ -387,8 +387,8 @@ class Member:
             # the state by which the coordinator has refused the request, so the request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
-            # The holder is a previous process, whose session had ended at the previous coordinator and ends here too,
-            # or another process, which is still a member after a session timeout.
+            # The holder may be a previous process. If so, its session has ended at the previous coordinator, and ends
+            # here too. Any other process is still a member after a session timeout.
             self._holder_may_end = self._holder_may_end or Deadline(self.settings.session_timeout_ms / 1000)
             return code if self._holder_may_end.over else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.warning(

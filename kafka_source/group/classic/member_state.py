@@ -81,7 +81,7 @@ class Step:
         action: The next action.
         find_coordinator: Whether to look up the coordinator again before the action.
         back_off: Whether to wait before the action; the pause grows with `status.failures`.
-        code: The error code, if the event stops the member or loses its place in the group; else 0.
+        code: The error code, if the event stops the member or removes it from the group; else 0.
     """
 
     status: MemberStatus
@@ -103,7 +103,8 @@ class Rejoin:
 class JoinAnswered:
     """The response to JoinGroup.
 
-    The member id is set without an error and with MEMBER_ID_REQUIRED; the generation is set without an error.
+    A response without an error has the member id and the generation. An error MEMBER_ID_REQUIRED has the member id
+    only.
     """
 
     code: int

@@ -61,7 +61,7 @@ class Slot:
         self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
         self._cooperative = is_cooperative(assignors)
         self._claimed: frozenset[TopicPartition] = frozenset()
-        # The generation in which this slot was a member when it joined last; None: it was no member.
+        # The generation of which this slot was a member before its last JoinGroup; None: it was no member.
         self.assigned_in: int | None = None
         # The generation in the metadata. If this number has changed, a follower's rejoin starts a rebalance too.
         self.told_generation = NO_GENERATION
@@ -161,7 +161,7 @@ class Slot:
     ) -> bytes:
         cooperative = RebalanceProtocol.COOPERATIVE in assignor.protocols
         if not cooperative:
-            # Under a redundant strategy a partition has several owners, so there is nothing to hold back.
+            # Under a redundant strategy a partition has several owners, so no partition is held.
             owned = () if assignor.redundant else claimed
         subscription = Subscription(
             topics=tuple(topics),
@@ -227,7 +227,7 @@ async def leave_slots(client: KafkaClient, group: str, slots: Sequence[Slot], re
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:
-    """Return whether members keep their partitions during a rebalance, which needs all assignors to be cooperative."""
+    """Return whether all assignors are cooperative, so that members keep their partitions during a rebalance."""
     return all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
 
 

@@ -2,8 +2,8 @@
 
 **The rewind of a running group.** Members of kafkagroup offer each strategy twice, for example as `range` and, after
 all strategies, as `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only
-the second name of the strategy in use. So the coordinator accepts the program only if every member offers that name,
-which other clients do not. Members that join later have to offer it too. The coordinator starts one generation under
+the second name of the strategy in use. So the coordinator accepts the program only if every member offers that name.
+Other clients do not offer it. Members that join later have to offer it too. The coordinator starts one generation under
 that name. Members have finished and committed their micro-batches, own no partitions, and wait until the generation
 ends. The program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that
 finds a mark that it has not followed continues at the group's offset, even if its checkpoint has another offset.

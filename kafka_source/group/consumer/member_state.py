@@ -9,15 +9,15 @@
     any state        leave                              -> LEFT
 
 The only request is ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now (`target`). The
-member's own partitions (`owned`) follow when the query is ready: it takes new partitions and, after the commit of its
-micro-batch, releases partitions that the target lacks. A heartbeat lists the member's partitions. The coordinator then
-gives released partitions to other members, and gives the member its next epoch.
+member's own partitions (`owned`) follow when the query is ready: the member takes new partitions and, after the
+micro-batch is committed, releases partitions that the target lacks. A heartbeat lists the member's partitions. The
+coordinator then gives released partitions to other members, and gives the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, even after a fence.
-- If responses were lost, and brokers before 4.2 have raised a joining member's epoch twice, they fence epoch 0 until
-  the member's session ends. So the member leaves first; it has no partitions yet.
+- Brokers before 4.2 raise a joining member's epoch twice if responses are lost. They then fence epoch 0 until the
+  member's session ends. So the member, which has no partitions yet, leaves before it joins again.
 - A heartbeat with epoch 0 joins, with all fields and no partitions. After a heartbeat that failed or was not answered,
   all fields and the current partitions are sent until the epoch has changed twice. The coordinator may handle the late
   heartbeat after the next heartbeat, and assign partitions in a response that is lost. It accepts heartbeats in the
@@ -215,7 +215,7 @@ def unanswered(member: Member) -> Member:
 
 
 def ask_again(member: Member) -> Member:
-    """Return the member; its heartbeats have all fields, as after an unanswered one, to get its whole assignment."""
+    """Return the member, whose heartbeats now have all fields, so that the coordinator repeats its whole assignment."""
     return replace(member, unanswered_epoch=member.epoch)
 
 

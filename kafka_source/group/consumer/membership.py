@@ -112,7 +112,7 @@ class ConsumerMembership(Membership):
             raise
 
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Release and take partitions as the brokers have assigned later, and rejoin with slots that were lost."""
+        """Take and release partitions as the brokers' latest assignment says, and rejoin with slots that were lost."""
         lost = self.lost()
         reason = Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions")
         if lost is not None:
@@ -521,11 +521,12 @@ class ConsumerMembership(Membership):
         await self._publish(batch)
 
     async def _are_owned_elsewhere(self, partitions: Collection[TopicPartition] | None) -> bool:
-        """Return whether other members have some of these partitions or, with None, whether there are other members."""
+        """Return whether other members have some of these partitions; with None, whether the group has other members."""
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
-            # Without a description, assume that other members own given partitions, but not that any member exists.
+            # If the description is missing, assume that other members own given partitions. With None, assume that none
+            # exist.
             return partitions is not None
         ours = {slot.member.member_id for slot in self._slots}
         others = [d for d in described.members if d.member.member_id not in ours]
