@@ -2,12 +2,12 @@
 
 A partition is behind if it has records to read. T is the lowest timestamp among the next records of the partitions that
 are behind. In each partition the window ends before the first record later than T + skew. A window is used until a plan
-reaches all its ends. If records are in order, T has not fallen by then.
+reaches all its ends. If records are in order, T never decreases.
 
 The next record of a partition is fetched at the position, because ListOffsets may return a control record, which has
-the time at which its transaction ended. ListOffsets, one request for each leader, returns the first record of the log
-that is later than T + skew. If this record is before the position, fetches of a few records search for the window's
-end. The step to the next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
+the time at which its transaction ended. One ListOffsets request to each leader returns each log's first record that is
+later than T + skew. If this record is before the position, fetches of a few records search for the window's end. The
+step to the next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
 """
 
 from __future__ import annotations
@@ -234,8 +234,8 @@ class Alignment:
         if new := set(without_leader) - self._bounds.keys() - self._not_waited_for:
             self._not_waited_for |= new
             log.warning(
-                "maxTimestampSkew does not wait for %s, which no broker leads: this query has seen no timestamp of it. "
-                "A watermark may drop its records",
+                "maxTimestampSkew does not wait for %s, which no broker leads: this query has seen no timestamp in "
+                "these partitions. A watermark may drop their records",
                 format_partitions(new),
             )
         if not times:

@@ -64,7 +64,7 @@ def unfinished(
     if leaderless:
         return Again(NoLeaderError(leaderless), Patience.LEADERS)
     if unassigned:
-        error = RefreshRetriableError("The group has not assigned the topics that were created again yet.")
+        error = RefreshRetriableError("The group has not yet assigned the topics that were created again.")
         return Again(error, Patience.TOPICS)
     if short_logs:
         error = RefreshRetriableError("Logs end before the read positions; their leaders may be behind.")

@@ -158,7 +158,7 @@ class BatchReader(DataSourceReader):
         options = self._query.options
         owned = owner.rejoin_if_due()
         # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
-        # again before an action reads it. Then a task with a planned offset finds a different id, and fails.
+        # again before an action reads it. If so, a task with a planned offset finds a different id, and fails.
         with cluster.metadata_snapshot():
             topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
             owner.offsets.note_topics(topics, cluster.cluster_id())
@@ -199,5 +199,5 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
 
 
 def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
-    """Return the task; without a planned offset the task gets no topic ids, and so can read topics created again."""
+    """Return the task. If it has no planned offset, it gets no topic ids, so that it can read topics created again."""
     return replace(task, topics={}) if is_unbound(task.ranges) else task

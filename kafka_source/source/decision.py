@@ -1,9 +1,9 @@
 """Decide where a query continues in a partition, by its position, its group's offset and the partition's log. Pure.
 
 Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and records the
-batch in its commit log. Only then does Spark request the next end offset, and the driver commits the previous one. A
-task or the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch in
-the offset log; commits of other members may be ahead. After a `kill -9` a commit may be missing: with `commit=batch`
+batch in its commit log. After that, Spark requests the next end offset, and the driver commits the previous end offset.
+A task or the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch
+in the offset log; commits of other members may be ahead. After a `kill -9` a commit may be missing: with `commit=batch`
 the commit of the batch before the newest batch, with `task` and `sink` commits of the newest batch.
 
 | offsets that are known at a start or after a rebalance | the partition continues at |
@@ -17,9 +17,9 @@ only the user knows whether the output was put back too |
 | a position beyond the end of the log | the log's end or, if lower, the other known offset (`failOnDataLoss=false`). \
 The group is rewound there, so that its previous offset does not count |
 | a position before which leader epochs show a loss | the offset where the logs diverge; the group is rewound there |
-| offsets of a topic that was created again | the group's, if its note names the new topic, or if the note has no id \
+| offsets of a topic that was created again | the group's, if its metadata name the new topic, or have no id \
 and the request had the new id (from Kafka 4.1 on); else the new topic's first offset |
-| the note of the group's offset names another topic of this name in this cluster | as without a group's offset; \
+| the metadata of the group's offset name another topic of this name in this cluster | as if the group had no offset; \
 without any other position, the topic's first offset, not the options' start |
 | no offset | the options' start; if the partition was added while the query ran, its first offset |
 
@@ -154,7 +154,8 @@ class Decision:
 
     Attributes:
         known: The query's new position.
-        need: The fact that the decision still lacks, perhaps because no broker leads the partition; None: it is final.
+        need: The fact that the decision still lacks, perhaps because no broker leads the partition; None: the decision
+            is final.
         rewound_from: The position before the query followed a rewind of its group; None: no rewind, or no position.
         stepped_from: The offset from which the query and its group rewind to `known.next`; None: no rewind.
         loss: The loss of records to report, which ends the query with `failOnDataLoss`; None: there is none.
@@ -255,7 +256,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         available=log.bounds,
         condition="COULD_NOT_READ_OFFSET_RANGE" if position < first else "PARTITION_OFFSET_CHANGED",
     )
-    # At the lower offset records may be read twice, but no record is left out. Where the group's offset matches the
+    # At the lower offset records may be read twice, but no record is left out. If the group's offset matches the
     # output, no record may be written twice.
     others = () if rules.is_output or known.other is None else (known.other,)
     # Without another request, the tasks detect a position before the first offset.
@@ -282,7 +283,7 @@ class Start(Enum):
 
     BY_OPTIONS = "the options' start"
     FIRST = "at its first offset"
-    ADDED = "at its first offset, and records before it are lost: it is younger than the query"
+    ADDED = "at its first offset, and earlier records are lost: the partition is newer than the query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +292,8 @@ class Beginning:
 
     Attributes:
         has_read: Whether the query has read, or planned, anything.
-        words: The topics that have a word in `startingOffsets` and that the query had not read when it started.
+        words: The topics for which `startingOffsets` has a word (`earliest` or `latest`), and that the query had not
+            read when it started.
         subscribed: The partitions of the subscription when the query started.
         replaced: The partitions of topics that were created again.
         later: Partitions that had no leader when the query started, and begin at their first offset.

@@ -223,7 +223,7 @@ class GroupMemberOwner(PartitionOwner):
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
     def credentials(self, slot: int) -> SlotCredentials:
-        """Return the credentials of a slot, modulo the number of slots: a replayed batch may have had more slots."""
+        """Return a slot's credentials. Its number counts modulo the slots, as a replayed batch may have had more slots."""
         self.join()
         slots = self._membership.credentials
         return replace(slots[slot % len(slots)], right=self._right_id)

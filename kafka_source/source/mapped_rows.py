@@ -48,7 +48,9 @@ def text_of(function: ArrowFunction) -> str:
     try:
         pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
     except Exception as error:
-        problem = f"The function cannot be pickled: {type(error).__name__}: {error}. Create the object inside it"
+        problem = (
+            f"The function cannot be pickled: {type(error).__name__}: {error}. Create the object inside the function"
+        )
         raise OptionError("f", None, problem=problem) from None
     if len(pickled) > MOST_BYTES:
         problem = (
@@ -116,7 +118,7 @@ def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
     """
     if not _FORMS.fullmatch(options.map_function or ""):
         # The value is hidden, because the text may be part of a pickle with values of the function's closure.
-        takes = "module:function; kafkagroup.map_in_arrow sets it to a function itself"
+        takes = "module:function; to run a function object, call kafkagroup.map_in_arrow"
         raise OptionError("map.function", HIDDEN, takes)
     everything = schema_of(options)
     if readers is not None:

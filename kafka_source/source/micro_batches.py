@@ -1,7 +1,8 @@
 """Make the tasks of a stream's micro-batches and of their replays, in Spark's driver.
 
 Spark keeps one reader in a long-lived process of the driver. At every trigger, when the last batch is durable, the
-reader calls `MicroBatches.next`. It commits the last batch, rejoins if a rebalance is due, and plans the next batch.
+reader calls `MicroBatches.next`. This call commits the last batch, rejoins if a rebalance is due, and plans the next
+batch.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class MicroBatches(Trigger):
 
         A replay after a restart reads the same ranges in the same input partitions, with four exceptions: topics that
         were deleted or created again; with `commit=sink` records that other members have read since; with `commit=sink`
-        or `commit=task` partitions that were rewound since; with `commit=task` slots that have changed. `end` is an
-        offset of Spark's own source if the query was moved before it had finished a planned batch.
+        or `commit=task` partitions that were rewound since; with `commit=task` slots that have changed. If the query
+        was moved from Spark's own source during a batch, `end` is an offset of that source.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.

@@ -170,7 +170,7 @@ def _starts_of_json(
         return {tp: flat[tp] for tp in partitions}
     known = {tp.topic for tp in subscribed}
     if not may_come and (unknown := sorted(wanted.keys() - known)):
-        raise OptionError("startingOffsets", wanted, f"only topics that this query reads, which {unknown[0]} is not")
+        raise OptionError("startingOffsets", wanted, f"only topics that this query reads, and not {unknown[0]}")
     named = {tp.topic for tp in partitions} & offsets.keys()
     flat = _exactly(
         "startingOffsets", {topic: offsets[topic] for topic in named}, [tp for tp in subscribed if tp.topic in named]

@@ -137,7 +137,7 @@ class StaticPartitions(PartitionOwner):
 
         Raises:
             InvalidConfigurationError: The group has members when the query starts.
-            FencedError: The group has got members since then.
+            FencedError: Members have joined the group since the start.
         """
         self.offsets.check_has_no_members()
         self.finish(finished)

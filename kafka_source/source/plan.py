@@ -133,7 +133,7 @@ class Admission:
         limited: bool,
         may_wait: bool = True,
     ) -> dict[TopicPartition, int]:
-        """Return the end of each partition in the next micro-batch; while it waits for more records, the starts.
+        """Return the end of each partition in the next micro-batch; return the starts while it waits for more records.
 
         Args:
             starts: The first offset to read of each partition.
@@ -359,7 +359,7 @@ def min_records_per_task(options: ReadOptions) -> int:
 def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> list[PlannedInput]:
     """Return the plan of a batch without a group, with late starts and ends marked.
 
-    A partition that is empty now gets an input too if its end is late, because it may have records later.
+    If the end of an empty partition is late, it gets an input too, because it may have records when the task runs.
 
     Args:
         planned: The plan with the current offsets; each input has one range.

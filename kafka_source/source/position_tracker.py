@@ -201,7 +201,7 @@ class PositionTracker:
 
     @property
     def marks_steps_back(self) -> bool:
-        """Whether a step back gets a rewind's mark in the checkpoint; not if every copy of a partition emits rows."""
+        """Whether a step back gets a rewind's mark in the checkpoint; false if every copy of a partition emits rows."""
         return not self._own_positions
 
     def compare_with_group(self, newest: StreamOffset) -> None:
@@ -229,9 +229,9 @@ class PositionTracker:
         return InvalidConfigurationError(
             "The checkpoint is older than this query's own commits, so it was put back: group "
             f"{self._options.group_id} has {format_moves(moves)}. Nothing was read or committed. Put "
-            "back the newest checkpoint. Or, if the output was put back together with this one, start the query once "
-            "with group.on.older.checkpoint=replay, to read again from the checkpoint's offsets. If the output still "
-            "has those records, start it once with group.on.older.checkpoint=follow."
+            "back the newest checkpoint. Or, if the output was put back together with the checkpoint, start the query "
+            "once with group.on.older.checkpoint=replay, to read again from the checkpoint's offsets. If the output "
+            "still has those records, start the query once with group.on.older.checkpoint=follow."
         )
 
     def is_resolved_after(self, join: int) -> bool:
@@ -305,7 +305,7 @@ class PositionTracker:
             facts |= {tp: facts[tp].with_log(bounds=both) for tp, both in look.bounds(partitions).items()}
 
     def _committed(self, partitions: Collection[TopicPartition], case: _Case) -> Mapping[TopicPartition, CommitOffset]:
-        # Where all copies of a partition emit rows, the committed offset describes one copy only.
+        # If all copies of a partition emit rows, the committed offset describes one copy only.
         if case.scope.owned.copies:
             return {}
         committed = self._look.committed(partitions, case.scope.lost_topics)
@@ -373,7 +373,7 @@ class PositionTracker:
                 start_and_end.warn_of_new_checkpoint(options, entries)
             start_and_end.log_committed_start(options, continued, commits=self._policy.keeps)
         self._log_moves(start, case.decisions)
-        # Other clients do not read the notes of offsets, and would continue at the ignored offsets.
+        # Other clients ignore the metadata of offsets, and would continue at the ignored offsets.
         ignored = {tp: at for tp, at in continued.items() if tp in case.ignored}
         self._offsets.remember(ignored | begun)
         self._starts_later |= case.later
@@ -389,7 +389,7 @@ class PositionTracker:
         if not starts:
             return True
         if any(starts[tp] != start.ends.get(tp) for tp in self._positions.replaced(starts)):
-            # Where the group's offsets match the output, the group keeps the positions.
+            # If the group's offsets match the output, the group keeps the positions.
             return self._policy.is_output and (start.by_sink or not start.partitions)
         if start.partitions:
             return self._start_at_latest & starts.keys() <= start.partitions.keys()

@@ -116,7 +116,7 @@ class Positions:
 
         Args:
             offsets: The offsets.
-            rewinds: Whether the step is a rewind. Then the query's later commits carry the rewind's mark, so that
+            rewinds: Whether the step is a rewind. If so, the query's later commits carry the rewind's mark, so that
                 earlier positions of the group's queries no longer count.
         """
         mark = strategies.new_id() if rewinds else None
@@ -231,7 +231,7 @@ class Positions:
         """Return the offsets of `missing` that do not set the group back.
 
         Another application may have read on before the partitions came back, or the group was rewound while this
-        micro-batch was read. Then the missing offset counts as committed, and the group keeps its own offset.
+        micro-batch was read. In both cases the missing offset counts as committed, and the group keeps its own offset.
 
         Args:
             missing: The offsets that the group is not known to have.

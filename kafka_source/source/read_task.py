@@ -172,7 +172,8 @@ class TaskFactory:
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = ids_of_ranges(planned.ranges, self.topics)
-        # Only the task's own partitions, because all partitions for each task would cost slots times partitions.
+        # Send only the task's own partitions. All partitions in each task would make the plan's size slots times
+        # partitions.
         partitions = {r.topic_partition for r in planned.ranges}
         return ReadTask(
             planned.ranges,
@@ -303,7 +304,7 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None
 def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, reasons: Sequence[str]) -> None:
     """Count records whose values cannot be decoded, and write the records to the dead letter topic, if there is one.
 
-    The dead letters are acknowledged when this returns, and only then the task commits the records' offsets.
+    When this returns, the brokers have acknowledged the dead letters. The task commits the records' offsets later.
     """
     topic = query.options.deadletter_topic
     # Only the first copy of a partition writes, because the other copies have the same records.

@@ -90,8 +90,8 @@ def _describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: boo
     read = format_moves({tp: (span.start, span.end) for tp, span in records_of(batch).items()})
     text = f"Spark has finished a micro-batch without reading it, so these records are in no output: {read}."
     if not refused:
-        return f"{text} That is right if no part of the query needs them, or if its sink has them already."
-    group = f" Group {options.group_id} stays where the micro-batch begins." if options.in_group else ""
+        return f"{text} This is no loss if no part of the query needs these records, or if the sink has them already."
+    group = f" Group {options.group_id} keeps the micro-batch's starting offsets." if options.in_group else ""
     return (
         f"{text}{group} It is the first micro-batch of this checkpoint, and the sink has a micro-batch of the same "
         f"number from another checkpoint. {NEW_OUTPUT}. If no part of the query needs these records, set the option "

@@ -104,7 +104,11 @@ class Standstill:
         except KafkaGroupError as error:
             if not self._has_looked:
                 raise
-            log.warning("group=%s: not known whether it was paused or stopped since: %s", self._group, error)
+            log.warning(
+                "group=%s: this query does not know whether the group was paused or stopped since: %s",
+                self._group,
+                error,
+            )
             return
         self._has_looked = True
         before, self._newest = self._newest, found
@@ -153,7 +157,7 @@ class Standstill:
         try:
             committed = self._committed(positions)
         except KafkaGroupError as error:
-            log.info("group=%s: not known whether the last batch is committed: %s", self._group, error)
+            log.info("group=%s: this query does not know whether its last batch is committed: %s", self._group, error)
             return
         if _are_committed(positions, committed) and self._write_obeyed(members):
             self._obeyed = halt.number, dict(members)

@@ -86,7 +86,7 @@ def resolve_batch(
     committed = {tp: entry.offset for tp, entry in entries.items()}
     log_committed_start(options, list(committed), commits=owner.offsets.keeps)
     again = cluster.earliest(owner.offsets.ignored(partitions))
-    # Other clients do not read the notes of offsets, and would continue at the ignored offsets.
+    # Other clients ignore the metadata of offsets, and would continue at the ignored offsets.
     owner.offsets.remember(again)
     known = committed | again
     unread = {tp: first[tp] for tp in partitions if tp not in known}
@@ -174,7 +174,7 @@ def _check_given_ends(
 
     def again(error: Exception, failures: int, _: float) -> bool:
         if not failures:
-            log.warning("%s Waiting %g s for it to grow.", error, deadline.left)
+            log.warning("%s Waiting %g s for the log to grow.", error, deadline.left)
         return True
 
     deadline = Deadline(min(_GIVEN_END_SECONDS, options.data_loss_patience_ms / 1000))
@@ -278,7 +278,7 @@ class _CommitRead(Protocol):
 def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, commit: _CommitRead) -> None:
     """Commit the ranges that were read, except in topics that were deleted or created again since the plan.
 
-    Where the group's coordinator compares the topics' ids in the commit, no other request is needed.
+    If the group's coordinator compares the topics' ids in the commit, no other request is needed.
 
     Raises:
         DataLossError: A topic was deleted or created again, and `failOnDataLoss` is set; nothing is committed.
@@ -332,11 +332,11 @@ def log_committed_start(options: ReadOptions, committed: Collection[TopicPartiti
         "group=%s has committed offsets in %d of this query's partitions, and this query has no checkpoint: it starts "
         "there at the committed offsets, not where startingOffsets or the other starting options say.%s To start "
         "elsewhere, set the group's offsets first (kafkagroup rewind). If kafka.group.id is meant as a label, as in "
-        "Spark's own source, set group.membership=false. If the query is meant to continue where the group is, set "
-        "group.membership=true, and this line is logged at INFO.",
+        "Spark's own source, set group.membership=false. If the query is meant to continue at the group's offsets, set "
+        "group.membership=true, which also lowers the level of this line to INFO.",
         options.group_id,
         len(committed),
-        " It commits its own offsets over them." if commits else "",
+        " Its commits overwrite the group's offsets." if commits else "",
     )
 
 
@@ -367,8 +367,8 @@ def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, in
     if not moves:
         return
     log.warning(
-        "group=%s has committed offsets ahead of this query's checkpoint, and not by this query: it continues there, "
-        "and skips the records between: %s.%s",
+        "group=%s has offsets of other members ahead of this query's checkpoint: the query continues at these "
+        "offsets, and skips the records between: %s.%s",
         options.group_id,
         format_moves(moves),
         " The checkpoint is of Spark's own Kafka source, where kafka.group.id is only a label: if other queries used "

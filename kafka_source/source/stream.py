@@ -113,8 +113,9 @@ class _StreamReader(DataSourceStreamReader):
         if options.strict and options.in_group and before not in (None, options.group_id):
             raise InvalidConfigurationError(
                 f"The checkpoint is of a query in group {before}, and kafka.group.id is {options.group_id}: the query "
-                f"would continue where group {before} was. Give it a new checkpointLocation, or set kafka.group.id to "
-                f"{before}. If you mean it, set the option strict to false for one start. {NEW_OUTPUT}."
+                f"would continue at positions of group {before}. Give the query a new checkpointLocation, or set "
+                f"kafka.group.id to {before}. To continue at these positions, set strict to false for one start. "
+                f"{NEW_OUTPUT}."
             )
 
     def _is_limited_otherwise(self) -> bool:

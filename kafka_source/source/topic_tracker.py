@@ -115,7 +115,7 @@ class TopicTracker:
         return CheckedStart(start.without(lost) if lost else start, frozenset(newly_lost))
 
     def lost_from(self, end: StreamOffset) -> set[str]:
-        """Return the lost topics that `end` has under their old ids. Their offsets must not be committed."""
+        """Return the lost topics that `end` has with their previous ids. Their offsets must not be committed."""
         return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
 
     def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:
@@ -146,7 +146,7 @@ class PartitionsWithoutLeader:
         """Check how long these partitions have had no leader.
 
         Raises:
-            RetriableError: A partition has had no leader for too long. A restarted query waits as long again.
+            RetriableError: A partition has had no leader for too long. After a restart, the full time applies again.
         """
         now = self._clock()
         overdue = sorted(tp for tp in partitions if now - self._since.get(tp, now) > self._seconds)

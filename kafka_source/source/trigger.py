@@ -124,7 +124,8 @@ class Trigger:
             FencedError: Another process has this query's place in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
-        # Called first, so that the measured time includes no rebalance, whose time does not depend on the batch's size.
+        # Called first, so that the measured time includes no rebalance. A rebalance's time does not depend on the
+        # batch's size.
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
@@ -147,7 +148,8 @@ class Trigger:
         """Plan one trigger: the query's partitions, their positions, and their ends."""
         is_first = not self._resolver.is_resolved
         scope, unassigned = self._scope(start)
-        # Look after the rebalance, because a partition's previous owner may have reported that it obeys the halt.
+        # Look up the halt after the rebalance, because a partition's previous owner may have reported that it obeys the
+        # halt.
         self._standstill.look()
         known, owned, leaderless = scope.start, scope.owned, scope.leaderless
         self._policy.keep_record(self._positions.stream, scope.partitions)
@@ -158,7 +160,7 @@ class Trigger:
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
         if not self._resolver.marks_steps_back:
-            # Read no records before the checkpoint has the step back: plans leave out records before the start offset.
+            # Plan no records of partitions that step back, because plans leave out records before the start offset.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined, so other members may have read on.

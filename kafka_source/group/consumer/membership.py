@@ -521,7 +521,7 @@ class ConsumerMembership(Membership):
         await self._publish(batch)
 
     async def _are_owned_elsewhere(self, partitions: Collection[TopicPartition] | None) -> bool:
-        """Return whether other members have some of these partitions; with None, whether the group has other members."""
+        """Return whether other members have some of these partitions; None: return whether any other member exists."""
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
