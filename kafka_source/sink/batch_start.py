@@ -48,9 +48,9 @@ class BatchStart:
 
     - Once per batch: Spark pickles the writer twice, for the tasks and for the commit. The first pickling keeps the
       outcome, and the second returns the same epoch and begins nothing.
-    - Only in the driver's process that creates the writer: not in a task (`TaskContext`), and not in the user's program
-      (which has the `SparkContext`), where a debugger, a test or `copy` may pickle. Not after `commit` or `abort`
-      (`close`) either, because a start would fence the epoch of the batch that is being committed.
+    - Only in the driver's process that creates the writer. A pickling in a task (`TaskContext`) or in the user's
+      program (`SparkContext`), for example by a debugger, begins nothing. A pickling after `commit` or `abort`
+      (`close`) begins nothing either, because a start would fence the epoch of the batch that is being committed.
     - `copy.copy` and `copy.deepcopy` share the `BatchStart` and do not pickle it.
     - Spark would report an error of the begin as a failure to pickle, so the writer keeps it, and each task raises it.
 
@@ -120,7 +120,7 @@ def begin_in_driver(target: Target) -> BatchContext:
     Raises:
         KafkaGroupError: The server or the batch could not start.
     """
-    # The quota comes first, so that its failure fences no other driver.
+    # Start the quota's server first. If it fails, no other driver has been fenced.
     ticket = None if target.quota is None else _ticket(target, target.quota)
     sink = target.exactly_once
     if sink is None:

@@ -1,6 +1,6 @@
 """An exactly-once write, step by step, with the driver's time limits; the check of the transactions' timeout.
 
-This module connects `two_phase/`, which knows nothing of Spark, to Spark's tasks and commit messages, and checks the
+This module connects `two_phase/`, which is independent of Spark, to Spark's tasks and commit messages. It checks the
 transactions' timeout against the brokers' limit before the first batch.
 """
 
@@ -43,7 +43,7 @@ class CommitMessage(WriterCommitMessage):
         records: The number of records.
         batch: The batch that the task belongs to; exactly-once sink only.
         epoch: The driver's epoch in which the task ran; exactly-once sink only. The commit runs in another process than
-            the begin, and that process gets the epoch from here.
+            the begin, and that process gets the epoch from this field.
         prepared: The task's open transaction; exactly-once sink only.
     """
 

@@ -211,7 +211,7 @@ def _position(fields: Sequence[tuple[str, str]], name: str, allowed: tuple[str, 
     if position is None or allowed is None:
         return position
     actual = fields[position][1]
-    # Like Spark, compare neither nullability, nor a string's collation, nor the case of names in a header.
+    # As in Spark, the comparison ignores nullability, a string's collation, and the case of names in a header.
     if actual.split(" collate ")[0].lower() not in allowed:
         raise InvalidConfigurationError(
             f"{name} attribute unsupported type {actual}. {name} must be a(n) {' or '.join(allowed)}."

@@ -71,7 +71,7 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     So a group has at most as many ids as partitions, and a query that is alone in the group has one id. If tasks or a
     sink commit, the driver has another id, which ends in `-driver`.
 
-    The id starts with the name of the group, so that a right can name a prefix. It ends in a hash. Without the hash,
+    The id starts with the name of the group, so that a prefixed ACL covers it. It ends in a hash. Without the hash,
     group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
 
     Args:

@@ -115,7 +115,7 @@ async def commit_in(
             await before_commit()
         return await end(client, transaction, commit=True, deadline=deadline)
     except UnknownOutcomeError:
-        # The commit may still be on its way, and an abort could undo it.
+        # The commit request may still be in flight, and an abort could undo the commit.
         raise
     except (KafkaGroupError, asyncio.CancelledError) as error:
         # Abort, because readers of the groups' offsets would wait for the transaction until its timeout.

@@ -94,7 +94,8 @@ async def initialise(
         deadline: The time limit for all tries.
         ended: The id's last transaction that the caller knows. If the id has a later transaction now, the id is not
             taken, and `is_gone` is true of the error (KIP-360); the coordinator aborts the later transaction if it is
-            open. If the next transaction is the last and is not open, the response has its epoch, as for a repetition.
+            open. If the transaction after `ended` is the id's last and is not open, the response has its epoch, as for
+            a repeated request.
         once: Do not repeat an unanswered request. The coordinator may handle the unanswered request at any later time,
             and would then end the transaction of the repeated request.
 
@@ -132,7 +133,7 @@ async def initialise(
             # TransactionMetadata.lastProducerEpoch. It refuses a repeated request like a request of another process.
             raise UnknownOutcomeError(
                 f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "
-                "has begun it, or another process.",
+                "or another process has begun this epoch.",
                 code=answer.error_code,
             )
         if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:

@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 # Errors of records that were dropped with their transaction, and of calls after the transaction's end.
 _CONSEQUENCES = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 _TRANSACTION_LOG = "__transaction_state"
-# librdkafka opens three connections in sequence and backs off before the second and third. With this setting that takes
-# 20 ms, without it 59 ms. If a broker is down, the wait still doubles with each attempt.
+# librdkafka opens three connections in sequence and backs off before the second and third. With this setting the
+# connections take 20 ms instead of 59 ms. If a broker is down, the wait still doubles with each attempt.
 _QUICK = {"reconnect.backoff.ms": 1}
 # Seconds between checks for errors that the client has reported, such as a refused password.
 _INIT_SLICE_SECONDS = 1.0
@@ -94,7 +94,7 @@ class TransactionalProducers:
 
 
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
-    """Return the cause of the failed transaction if `error` only follows from it, else `error`; not for callbacks.
+    """Return the cause of the failed transaction if `error` is its consequence, else `error`; not to be used in callbacks.
 
     librdkafka keeps the cause until the transaction is aborted, and raises it when another transaction begins.
     """

@@ -126,12 +126,12 @@ class Transaction:
                 raise self._failure(*self._undelivered) from error
             if error.code != ErrorCode.LOCAL_TIMED_OUT:
                 raise
-            # The request may be on its way, so an abort would be a guess.
+            # The commit request may be in flight, so its outcome is unknown.
             return False
         return True
 
     def abort(self) -> None:
-        """Abort if possible; for `run_transaction`. The id's next initialisation aborts what is still open."""
+        """Abort if possible; for `run_transaction`. The id's next initialisation aborts an open transaction."""
         deadline = Deadline(_ABORT_SECONDS)
         try:
             call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
@@ -200,8 +200,9 @@ def run_transaction(
         work: Produces and sends offsets; called once for each attempt.
         timeout: Seconds for all attempts together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
-        repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then the work is also
-            done again after a commit of unknown outcome or a failure of the producer, unless the producer was fenced.
+        repeatable: Whether the work may be committed twice without harm, as absolute offsets may. If so, the work is
+            also done again after a commit of unknown outcome or a failure of the producer, unless the producer was
+            fenced.
 
     Returns:
         The result of the work in the committed attempt.
@@ -233,7 +234,7 @@ def _one_try(producers: TransactionalProducers, work: Callable[[Transaction], T]
         result = work(transaction)
         transaction.commit()
     except UnknownOutcomeError:
-        # The commit request may still be on its way, and an abort could undo it.
+        # The commit request may still be in flight, and an abort could undo the commit.
         raise
     except BaseException:
         transaction.abort()

@@ -9,7 +9,7 @@ The steps of a batch, and the effect of a crash after each of them:
    the records. Step 5, or step 1 of the next batch, aborts the transaction of a killed attempt.
 3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
    transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
-   commit point. Before it no record of the batch can become visible. After it all records become visible, unless a
+   commit point. Before this point no record of the batch can become visible. Later all records become visible, unless a
    transaction exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
 4. The driver commits each transaction and waits until the records are visible. After a crash the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
@@ -106,7 +106,7 @@ class DriverEpoch:
         number: The number of the next decision, above every number in the ledger.
         last: The batch of the last decision; None if the ledger is empty.
         lost: The tasks of the last decision whose records have to be written again, because their transactions no
-            longer exist. Bit n stands for task n; 0: no records are lost. Commit messages lack this.
+            longer exist. Bit n stands for task n; 0: no records are lost. Commit messages lack this field.
     """
 
     driver: OpenTransaction
@@ -160,7 +160,7 @@ class TwoPhaseCommit:
 
     Args:
         client: Client of the cluster that the sink writes to.
-        prefix: The sink's `transactional.id.prefix`, which one query has for itself and keeps after every restart.
+        prefix: The sink's `transactional.id.prefix`, which only one query uses, also after a restart.
     """
 
     def __init__(self, client: KafkaClient, prefix: str) -> None:
@@ -210,8 +210,8 @@ class TwoPhaseCommit:
             epoch: From `begin` of this batch.
             batch: The prepared transactions.
             deadline: Limit for the whole call.
-            renew: Returns the sources' offsets with other credentials, given the group's error and the generations and
-                member ids that it refuses, or raises the error. None: a refusal ends the batch with the error.
+            renew: Given the group's error and the refused generations and member ids, returns the sources' offsets with
+                other credentials, or raises the error. None: a refusal ends the batch with the error.
 
         Raises:
             LostTransactionsError: A transaction exceeded kafka.transaction.timeout.ms, or another query uses the
@@ -355,7 +355,7 @@ class TwoPhaseCommit:
         if not await self._is_current(driver, deadline):
             raise FencedError(
                 f"Another driver with transactional.id.prefix={self._prefix} has begun a batch while this driver was "
-                "committing the last decision. That driver completes it. Let only one query use the prefix."
+                "committing the last decision. That driver completes the decision. Let only one query use the prefix."
             )
 
     async def lost_transactions(self, epoch: DriverEpoch, deadline: Deadline) -> LostTransactionsError:
@@ -436,7 +436,7 @@ class TwoPhaseCommit:
                 f"Batch {batch.number} is not committed: transactions {first_names(late, _MAX_NAMED)} have been open "
                 f"for almost kafka.transaction.timeout.ms={prepared[0].timeout_ms}, and could time out before all of "
                 "them are committed. Nothing is lost: the batch is written again when the query restarts. Raise "
-                "kafka.transaction.timeout.ms, or let batches be smaller."
+                "kafka.transaction.timeout.ms, or make batches smaller."
             )
 
     async def _decide(

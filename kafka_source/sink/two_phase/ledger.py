@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 # Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The number of parts precedes the first part.
 _PART_CHARACTERS = 4090
 
-# Far more partitions than a cluster has, so that a text that is no decision does not occupy the driver's memory.
+# The maximum number of partitions in a decision, so that a malformed text does not fill the driver's memory.
 _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
-# Deletion of this many topics between a decision and its end is unlikely, and each topic costs a copy of the text.
+# The number of topics that store a decision. Deletion of all of them before its end is unlikely; each stores a copy.
 _MAX_HOMES = 3
 # Writing a marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0
@@ -106,8 +106,8 @@ class LedgerState:
     def next_number(self) -> int:
         """The number for the next decision.
 
-        It also exceeds the finished number, which may remain when the ledger is deleted or expires. Otherwise a
-        decision with the first number would count as finished, and no driver would complete it after a crash.
+        It also exceeds the finished number, which may remain when the ledger is deleted or expires. A decision with a
+        lower number would count as finished, and no driver would complete it after a crash.
         """
         return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
 
@@ -158,8 +158,8 @@ class Ledger:
         """Return whether fetches show a decision whose transaction has been committed.
 
         If the only broker is killed, it may lose the marker of that transaction; the next transaction of the same id
-        writes the marker. Until then a fetch of all offsets omits a partition without an earlier offset, and the next
-        driver would neither wait for the decision nor know it.
+        writes the marker. Until the marker is written, a fetch of all offsets omits partitions without an earlier
+        offset, so the next driver would miss the decision.
         """
         within = Deadline(min(_MARKER_SECONDS, deadline.left))
         try:

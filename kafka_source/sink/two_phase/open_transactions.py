@@ -31,8 +31,8 @@ COMMITTED = "CompleteCommit"
 
 FENCED_TIMEOUT_MS = 5_003
 """The timeout that marks an id as fenced by a driver, so that no task holds its epoch; tasks set other timeouts. A
-coordinator waits no longer than this timeout for the replicas of its own log, so with a few milliseconds it would
-answer COORDINATOR_NOT_AVAILABLE if brokers are far from each other.
+coordinator waits no longer than this timeout for the replicas of its own log. With a few milliseconds, a coordinator
+whose replicas are far away would answer COORDINATOR_NOT_AVAILABLE.
 """
 
 

@@ -91,7 +91,7 @@ def prepare(
     """
     if not _has_to_write(settings, task, epoch):
         for _ in batches:
-            # Take all rows nevertheless, because stateful operators before the sink keep state only for taken rows.
+            # Take all rows of a replay too, because stateful operators before the sink keep state only for taken rows.
             pass
         return Prepared(0)
     client = cached_client(settings)
@@ -143,7 +143,7 @@ async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, dead
     of a repeated stage, which Spark numbers from 0 again.
 
     Raises:
-        FencedError: The batch has ended; until it is recorded as finished, ids of committed transactions look unused.
+        FencedError: The batch has ended. Without this check, the id of a committed transaction could look unused.
     """
     while True:
         turn = await initialise(client, task.turns, FENCED_TIMEOUT_MS, deadline)
@@ -188,8 +188,8 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
         f"The query runs batch {task.batch}, and the ledger of {task.prefix} has decided about batch {last.batch} "
         "already: the checkpoint is older than the output. The sink would drop the records of every batch up to "
         f"{last.batch} as replays. Nothing was written. Put back the newest checkpoint; with commit=sink a new "
-        "checkpoint continues at the group's offsets. A new transactional.id.prefix with the old checkpoint writes the "
-        "records after it again."
+        "checkpoint continues at the group's offsets. A new transactional.id.prefix writes the records after the "
+        "checkpoint again."
     )
 
 

@@ -169,7 +169,7 @@ def test_a_task_neither_takes_anothers_transaction_for_its_own_nor_aborts_it(
         # Before it fences the earlier attempts of its tasks.
         ("sink-committed", 1, None),
         # The next driver completes the decision, and a later attempt initialises the same transactional id again.
-        ("sink-decided", IDS_OF_TASK, "That driver completes it"),
+        ("sink-decided", IDS_OF_TASK, "That driver completes the decision"),
     ],
 )
 def test_a_driver_that_was_replaced_after_its_decision_leaves_alone_what_the_next_one_has_prepared(
