@@ -223,7 +223,7 @@ class GroupMemberOwner(PartitionOwner):
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
     def credentials(self, slot: int) -> SlotCredentials:
-        """Return a slot's credentials. A replayed batch may have had more slots, so the number counts modulo the slots."""
+        """Return a slot's credentials. The number counts modulo the slots: a replayed batch may have had more slots."""
         self.join()
         slots = self._membership.credentials
         return replace(slots[slot % len(slots)], right=self._right_id)

@@ -94,7 +94,7 @@ class TransactionalProducers:
 
 
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
-    """Return the cause of the failed transaction if `error` is its consequence, else `error`; not to be used in callbacks.
+    """Return the cause of the failed transaction if `error` is its consequence, else `error`. Not for callbacks.
 
     librdkafka keeps the cause until the transaction is aborted, and raises it when another transaction begins.
     """

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-/// The producers whose batches must be skipped at the current position. They follow from the Fetch response's list of
-/// aborted transactions, and from the abort markers in the log.
+/// The producers whose batches must be skipped at the current position. The Fetch response's list of aborted
+/// transactions and the abort markers in the log determine these producers.
 #[derive(Debug, Default)]
 pub struct AbortedTransactions {
     /// Transactions that have not begun yet, as (first offset, producer id); the next transaction is the last element.

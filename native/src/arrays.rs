@@ -69,7 +69,7 @@ where
     }
 }
 
-/// An array of byte strings, each offset of which has `N` bytes.
+/// An array of byte strings, whose offsets have `N` bytes each.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'a, const N: usize> {
     ranges: Ranges<'a, N>,

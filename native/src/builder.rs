@@ -249,7 +249,7 @@ fn too_large() -> Fault {
 
 /// A binary or string column.
 ///
-/// While all rows are null, they are only counted. Batches without values share an array: many topics have no keys.
+/// The column only counts rows until the first value. Batches without values share an array: many topics have no keys.
 struct Bytes {
     text: bool,
     ends: Vec<i32>,

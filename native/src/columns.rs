@@ -15,7 +15,7 @@ pub enum Column {
     Topic,
     Partition,
     Offset,
-    /// `lenient`: a timestamp that is too large for microseconds becomes [`TOO_LARGE`] and is no fault.
+    /// `lenient`: a timestamp that is too large for microseconds becomes [`TOO_LARGE`] instead of a fault.
     Timestamp {
         lenient: bool,
     },

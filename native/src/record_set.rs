@@ -87,7 +87,7 @@ impl<S: Source> RecordSet<S> {
         self.next_offset
     }
 
-    /// Returns how many bytes the finished batches have.
+    /// Returns the size of the finished batches in bytes.
     pub fn consumed(&self) -> usize {
         self.at
     }

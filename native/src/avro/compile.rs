@@ -18,7 +18,7 @@ const MAX_OPS: usize = 500_000;
 
 /// Compiles the plan for values of the writer schema, to which aliases are applied.
 ///
-/// Fails, with the path of the place, if no value of the writer schema can be read.
+/// Fails, with the path of the fault, if no value of the writer schema can be read.
 pub fn compile(writer: &Schema, reader: &Schema, slot: &Slot) -> Result<Plan, Fault> {
     let plan = Compiler::new(Pair { writer, reader }, MAX_OPS).plan(writer.root, reader.root, slot)?.0;
     match certain_error(&plan.op) {

@@ -1,4 +1,4 @@
-//! Finds the type in a reader schema as which a writer's type is read, as in Java's `Resolver`.
+//! Finds the reader schema's type that reads a writer's type, as Java's `Resolver` does.
 
 use std::collections::HashMap;
 

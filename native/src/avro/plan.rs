@@ -16,7 +16,7 @@ pub enum Op {
     /// A date or time whose unit is this many of the column's units.
     IntTimes(i64),
     LongTimes(i64),
-    /// A time whose column has a larger unit, which is this many of the time's units. A value between two is bad.
+    /// A time whose column has a larger unit: this many of the time's units. A value that is not a multiple is bad.
     LongParts(i64),
     /// An int or long that is a float in the reader schema, so it may lose digits, even if the column is a double.
     IntAsFloat,

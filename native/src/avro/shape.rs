@@ -20,7 +20,8 @@ pub enum Choice {
 }
 
 impl Slot {
-    /// Returns the column type of a schema; its structs have the fields of `wanted`'s structs, in that order, or all.
+    /// Returns the column type of a schema; its structs have the fields of `wanted`'s structs, in that order, or all
+    /// fields.
     ///
     /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, at least 1, before
     /// fields are left out. If it is below 1, a record within itself becomes a text of JSON.
@@ -52,7 +53,7 @@ struct Shapes<'a> {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How many records of each type the current place is in.
+    /// The number of records of each type that contain the current position.
     open: HashMap<Id, i64>,
 }
 

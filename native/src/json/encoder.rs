@@ -30,7 +30,7 @@ impl Encode for Encoder {
             return check(kind);
         }
         let name = spark_names::of_column(kind);
-        Err(Fault::new(format!("the column has {name}, and JSON is written of a struct, an array or a map")))
+        Err(Fault::new(format!("the column has {name}, but JSON needs a struct, an array or a map")))
     }
 
     fn encode(&self, cells: &Cells<'_>, rows: usize) -> Result<ArrayData, Failure> {

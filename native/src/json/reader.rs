@@ -15,7 +15,7 @@ const TOO_DEEP: &str = "values are nested more than 500 deep";
 const TRAILING: &str = "something follows the JSON value";
 const NO_NUMBER: &str = "not a number";
 const NO_STRING: &str = "not a string";
-const NO_ZONE: &str = "the timestamp has no offset from UTC; the type timestamp_ntz takes it";
+const NO_ZONE: &str = "the timestamp has no offset from UTC; declare it as timestamp_ntz";
 
 pub struct Reader<'a> {
     text: &'a [u8],
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes the opening bracket of an array or object, and the closing bracket if it follows; returns whether it did.
+    /// Takes the opening bracket of an array or object. Returns whether the closing bracket followed, and takes it too.
     #[inline(always)]
     fn open(&mut self, open: u8, close: u8, problem: &'static str) -> Result<bool, Fault> {
         if self.token()? != open {
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(empty)
     }
 
-    /// Takes a comma, or the end of an array or object; returns whether there is more.
+    /// Takes a comma, or the end of an array or object; returns whether another item follows.
     #[inline(always)]
     fn more(&mut self, close: u8) -> Result<bool, Fault> {
         let byte = self.token()?;
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let (mut next, mut more) = (0, !self.open(b'{', b'}', "not an object")?);
         while more {
             self.token()?;
-            // Writers keep the order of the fields, so a field is often the one after the last field.
+            // Writers keep the order of the fields, so the next field of the plan is often the field that was read.
             let found = match fields.key_at(next, self.rest()) {
                 Some(len) => {
                     self.at += len;

@@ -76,7 +76,7 @@ impl Descriptors {
         match name {
             Some(name) => {
                 let found = self.pool.get_message_by_name(name.trim_start_matches('.'));
-                found.ok_or_else(|| Fault::new(format!("there is no message {name}; a name has its package in front")))
+                found.ok_or_else(|| Fault::new(format!("there is no message {name}; a name begins with its package")))
             }
             None => {
                 let first = self.root.as_ref().and_then(|file| file.messages().next());
@@ -90,7 +90,7 @@ impl Descriptors {
         if self.root.as_ref() != Some(&message.parent_file()) {
             let name = message.full_name();
             return Err(Fault::new(format!(
-                "message {name} is in a file that the schema imports; records name one of its own"
+                "message {name} is in an imported file, and records can name only messages of the schema"
             )));
         }
         // The path has the number of a field of the descriptor before each index.

@@ -32,7 +32,7 @@ pub struct Field {
     pub part: Option<usize>,
     pub oneof: Option<usize>,
     pub how: How,
-    /// The bits of an item, without its texts and items.
+    /// The bits of an item, without its texts and inner items.
     pub bits: u64,
 }
 
@@ -232,7 +232,7 @@ struct Planner {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How many messages of each type the current place is in.
+    /// The number of messages of each type that contain the current position.
     open: HashMap<String, i64>,
 }
 
@@ -463,7 +463,7 @@ fn absent(field: &FieldDescriptor) -> Absent {
     })
 }
 
-/// Returns the bits of an item of the field, without its texts and items.
+/// Returns the bits of an item of the field, without its texts and inner items.
 fn bits_of(slot: &Slot, how: &How) -> u64 {
     match (&slot.shape, how) {
         (Shape::List(item), How::Many(_)) => item.bits_of_item(),

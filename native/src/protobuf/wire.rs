@@ -110,7 +110,7 @@ fn skip_nested(number: u32, wire: Wire, input: &mut &[u8], depth: usize) -> Resu
                 }
             }
         }
-        Wire::GroupEnd => return Err("a group ends that has not begun".into()),
+        Wire::GroupEnd => return Err("a group ends, but has not begun".into()),
     }
     Ok(())
 }

@@ -68,7 +68,7 @@ impl Source for Buffer {
         }
         // SAFETY: `address..address + len` lies in the buffer of `keeper`. `keeper` is alive while `len` is not 0, and
         // it is a `bytes` or has an exported view, so its memory neither moves nor shrinks. The check above ensures
-        // that `at..at + into.len()` lies in it, and no one else accesses `into`. No reference to Python's memory is
+        // that `at..at + into.len()` lies in it, and no other code accesses `into`. No reference to Python's memory is
         // created: if another thread writes to a bytearray during the copy, against the contract, the copy mixes old
         // and new bytes, and the CRC check of the copy fails.
         unsafe {

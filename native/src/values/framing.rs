@@ -95,7 +95,7 @@ fn inflate(packed: &[u8], most: usize) -> Result<Cow<'static, [u8]>, Fault> {
         Ok(_) => Err(Fault::new(format!(
             "the value is larger than {most} bytes without its compression (max.decoded.bytes)"
         ))),
-        Err(_) => Err("the value is said to be compressed with zlib, and is not".into()),
+        Err(_) => Err("the value declares zlib, but it is not valid zlib data".into()),
     }
 }
 

@@ -113,8 +113,8 @@ impl<T> Writers<T> {
         found.map(|writer| &writer.is).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
     }
 
-    /// Returns those schema ids of the values for which there is no plan yet, and how many of the first values can be
-    /// decoded together, because all their schemas can be kept.
+    /// Returns the schema ids of the values that have no plan yet, and the number of first values that can be decoded
+    /// together, because all their schemas can be kept.
     pub fn missing(&mut self, values: &impl Values, framing: Framing) -> Result<(Vec<u64>, usize), Failure> {
         self.now += 1;
         let (mut missing, mut met, mut last) = (BTreeSet::new(), 0, None);
@@ -145,7 +145,7 @@ impl<T> Writers<T> {
 }
 
 /// Adds a row for each value with `decode`, which gets the value's schema id and datum, and whether to check its texts.
-/// If it need not check them, all texts of the column are checked together.
+/// If `decode` does not check texts, all texts of the column are checked together.
 pub fn rows_of_texts(
     values: &impl Values,
     slot: &Slot,

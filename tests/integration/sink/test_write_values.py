@@ -226,5 +226,5 @@ def test_a_struct_is_written_as_json_with_the_id_of_its_schema_or_without(spark,
     assert [value and value[:5] for value in values] == [b"\0\0\0\0\x09", b"\0\0\0\0\x09", None]
     assert [value and value[5:] for value in values] == texts
     text = orders(spark, 1, "to_json(named_struct('id', id))")
-    with pytest.raises(Exception, match="the column has string, and JSON is written of a struct, an array or a map"):
+    with pytest.raises(Exception, match="the column has string, but JSON needs a struct, an array or a map"):
         writer(text, kafka, "", plain, **{"value.format": "json"}).save()

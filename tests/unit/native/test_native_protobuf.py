@@ -194,9 +194,9 @@ def test_the_message_indexes_name_the_message_and_ids_are_mixed() -> None:
     assert [(row, schema_id) for row, schema_id, _ in bad] == [(4, 1), (5, 2), (6, 2), (7, 2), (8, 1), (9, None), (10, 7)]
     reasons = [why for _, _, why in bad]
     assert reasons[:3] == [
-        "the record is a message Refund, and the column Order",
-        "the record is a message Other, and the column Order",
-        "the record is a message Order.Line, and the column Order",
+        "the record is a message Refund, but the column Order",
+        "the record is a message Other, but the column Order",
+        "the record is a message Order.Line, but the column Order",
     ]
     assert "indexes" in reasons[3]
     assert "indexes" in reasons[4]
@@ -307,7 +307,7 @@ def test_proto2_has_defaults_required_fields_groups_and_closed_enums() -> None:
     assert bad[0][2] == "field must: the required field is missing"
     again = native.ProtobufEncoder(schema, schema_id=None).encode(pa.array(decoder.decode(column(b"\x08\x01", b"\x10\x01"))))
     assert pa.array(again).to_pylist() == [b"\x08\x01\x12\x06nobody\x18\x02", None]
-    with pytest.raises(ValueError, match="field must: the column does not have it, and the message requires it"):
+    with pytest.raises(ValueError, match="field must: the column lacks this field, which the message requires"):
         native.ProtobufEncoder(schema, schema_id=None).check(pa.struct([("none", pa.int32())]))
     with pytest.raises(native.UnfitValue, match="field must: the value is null, and the message requires it"):
         native.ProtobufEncoder(schema, schema_id=None).encode(pa.array([{"must": None}], pa.struct([("must", pa.int32())])))
@@ -328,7 +328,7 @@ def test_what_a_schema_may_not_have_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             native.ProtobufDecoder(schema)
-    with pytest.raises(ValueError, match="no message Order; a name has its package in front"):
+    with pytest.raises(ValueError, match="no message Order; a name begins with its package"):
         native.ProtobufDecoder(ORDER, message="Order")
     with pytest.raises(ValueError, match="has no field price"):
         native.ProtobufDecoder(ORDER, wanted=names(["price"]))

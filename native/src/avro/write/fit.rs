@@ -96,7 +96,7 @@ fn slot(kind: &DataType, schema: &Schema, id: Id) -> Result<Slot, Fault> {
     }
     let chosen = match choice(schema, branches) {
         Choice::One(one) => Some(one),
-        // Each of the branches can encode the value, and a reader gets the wider type from both.
+        // The wider branch can encode every value, and readers read the values of both branches as the wider type.
         Choice::Wide(_) => branches.iter().copied().find(|&one| matches!(schema.kind(one), Kind::Long | Kind::Double)),
         Choice::Members(members) => {
             let parts = members_of(kind, &members).ok_or_else(|| unfit(kind, schema, id))?;
@@ -219,7 +219,7 @@ fn missing(field: &Field, schema: &Schema) -> Result<Vec<u8>, Fault> {
         None => {
             let wanted = schema.describe(field.kind);
             return Err(Fault::new(format!(
-                "the column does not have it, and the schema needs it: {wanted}, without a default"
+                "the column lacks this field, which the schema requires: {wanted}, without a default"
             )));
         }
     }
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(bytes, [vec![10], vec![2]]);
         assert_eq!(
             told(&columns(&[]), &record_of(r#"{"name": "a", "type": "int"}"#)),
-            "field a: the column does not have it, and the schema needs it: int, without a default"
+            "field a: the column lacks this field, which the schema requires: int, without a default"
         );
     }
 

@@ -111,7 +111,7 @@ pub fn fit(kind: &DataType, message: &MessageDescriptor) -> Result<Message, Faul
                 found.push((field, Step { name, part: i, tag, how }));
             }
             None if field.is_required() => {
-                let reason = "the column does not have it, and the message requires it";
+                let reason = "the column lacks this field, which the message requires";
                 return Err(Fault::new(reason).within(&field.name().into()));
             }
             None => {}

@@ -105,7 +105,7 @@ impl WriteRow for Writer<'_> {
             if set > 1 {
                 let names: Vec<&str> =
                     members.iter().filter_map(|&i| self.fields.get(i)).map(|field| &**field.name).collect();
-                let reason = format!("several of the fields {} are set, and their oneof has one", names.join(", "));
+                let reason = format!("several of the fields {} are set, but a oneof takes one", names.join(", "));
                 return Err(Fault::new(reason).into());
             }
         }
@@ -267,7 +267,7 @@ impl<'a> Bound<'a> {
             }
             Values::There { bits, bytes } => {
                 if bits.get(at / 8).ok_or(Outside)? >> (at % 8) & 1 == 0 {
-                    let reason = "the value is false, and a message without fields is there (true), or not (null)";
+                    let reason = "the value is false; a message without fields is present (true) or absent (null)";
                     return Err(Fault::new(reason).into());
                 }
                 out.extend_from_slice(bytes);
