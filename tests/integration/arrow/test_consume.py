@@ -758,7 +758,7 @@ def test_a_function_makes_the_rows_that_are_committed(kafka: EmbeddedKafka, name
         return sum(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(name).values())
 
     with arrow.consume(name, settings, max_wait=5, function=failing, schema=HALVES) as stream:
-        with pytest.raises(InvalidConfigurationError, match="has failed with ValueError; the last batch that it was"):
+        with pytest.raises(InvalidConfigurationError, match="has failed with ValueError; its last batch had"):
             list(stream)
         stream.commit()
     assert committed() == 0

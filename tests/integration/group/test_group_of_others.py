@@ -167,7 +167,7 @@ def test_a_batch_is_told_of_committed_offsets_too(
         reader.partitions()
     (line,) = said(logging.WARNING)
     assert "committed offsets" in line
-    assert "commits its own offsets" not in line
+    assert "overwrite the group's offsets" not in line
 
 
 def test_another_read_of_the_driver_is_not_taken_for_another_application(
