@@ -24,7 +24,8 @@ def short_errors(spark_calls: _Class) -> _Class:
     """Let the public methods of a class raise kafkagroup's errors without the connector's frames.
 
     Args:
-        spark_calls: A class whose methods Spark calls. A method may return an iterator, whose errors are shortened too.
+        spark_calls: A class whose methods Spark calls. If a method returns an iterator, the iterator's errors are
+            shortened too.
     """
     for name, method in list(vars(spark_calls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
@@ -36,7 +37,7 @@ def short(method: _Method) -> _Method:
     """Let a method or function raise kafkagroup's errors without the connector's frames.
 
     Args:
-        method: The method. It may return an iterator, whose errors are shortened too.
+        method: The method. If it returns an iterator, the iterator's errors are shortened too.
     """
 
     @functools.wraps(method)

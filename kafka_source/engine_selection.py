@@ -21,8 +21,8 @@ _Name = TypeVar("_Name", bound=str)
 
 NATIVE_MODULE = "kafkagroup_native"
 
-#: The number of the kernel's interface that this version calls. `native/src/python/mod.rs` has the same number. Both
-#: change with every change of `native/kafkagroup_native.pyi`, so that a kernel from other sources of the same version
+#: The number of the kernel's interface that this version calls. `native/src/python/mod.rs` has the same number. Raise
+#: both numbers with every change of `native/kafkagroup_native.pyi`. So a kernel of the same version from other sources
 #: is detected before a task calls it.
 INTERFACE = 9
 
@@ -80,8 +80,8 @@ def is_native(name: str) -> bool:
 def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
     """Return the `engine` option for a query's tasks: librdkafka if `auto` means librdkafka in the driver.
 
-    Tasks then do not repeat the driver's warning. An executor logs a warning if it lacks the driver's engine; see
-    `is_native`.
+    This keeps tasks from repeating the driver's warning. An executor logs a warning if it lacks the driver's engine;
+    see `is_native`.
     """
     return "librdkafka" if name == "auto" and why_not_native() is not None else name
 

@@ -175,9 +175,8 @@ class LostTransactionsError(ApplicationRecoverableError):
                 f"Batch {batch}: transactions {_some(self.transactional_ids)} no longer exist; they exceeded "
                 "kafka.transaction.timeout.ms, or another query uses the same transactional.id.prefix",
                 "The commit of the batch was decided and its other transactions are committed. The records of the "
-                "named transactions are lost, unless the source returns the same rows again: then set "
-                "transactional.on.lost to replay. To continue without them, run: kafkagroup transactions commit "
-                "--accept-loss"
+                "named transactions are lost. If the source returns the same rows again, set transactional.on.lost to "
+                "replay. To continue without the lost records, run: kafkagroup transactions commit --accept-loss"
                 if decided
                 else "No record of the batch is visible and nothing is lost: the batch is written again when the query "
                 "restarts",
@@ -525,8 +524,8 @@ def category(code: int, *, in_transaction: bool = False, produce: bool = False) 
 
     Args:
         code: Kafka's or librdkafka's error code; application-recoverable if unlisted (KIP-1050, "general strategy").
-        in_transaction: Whether a transaction is open. Retriable errors are then abortable: once the client has given
-            up, sending again could write records twice (KIP-1050, "Compatibility").
+        in_transaction: Whether a transaction is open. If so, retriable errors are abortable, because a retry after the
+            client has given up could write records twice (KIP-1050, "Compatibility").
         produce: Whether the code is from a response to Produce, which matters for INVALID_TXN_STATE only (KIP-890).
 
     Raises:

@@ -115,7 +115,7 @@ def _read_options(given: Mapping[str, str]) -> ReadOptions:
         kept[_MEMBERSHIP] = "true"
     options = read_options(kept, Where.BATCH)
     if not options.in_group:
-        raise OptionError("kafka.group.id", None, "the group that commits, and no group.membership=false")
+        raise OptionError("kafka.group.id", None, "the group that commits; leave out group.membership=false")
     if not options.is_member:
         raise OptionError("assign", given.get("assign"), "no value in a pinned read, whose members share the topics")
     return options

@@ -29,7 +29,7 @@ _SPARK_TYPES: dict[str, DataType] = {
 }
 
 REPLICA = "replica"
-"""The column with the number of the copy for which a row is read. The engines do not make this column."""
+"""The column with the number of the partition's copy that emits the row. The engines do not make this column."""
 
 
 def source_schema(*, headers: bool, replica: bool = False, **types: DataType) -> StructType:

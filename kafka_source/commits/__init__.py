@@ -1,1 +1,1 @@
-"""Commits of a batch: which process commits, and with which right."""
+"""Commits of a batch's offsets: the process that commits, and its right to commit."""

@@ -271,7 +271,7 @@ class AsMembers(KeptOffsets):
         """Commit as `commit` does, and wait for a coordinator that is unreachable or is loading the group.
 
         Raises:
-            SlotsRemovedError: The group has removed the slots; they join again when the trigger begins again.
+            SlotsRemovedError: The group has removed the slots, which join again in the trigger's next attempt.
         """
         deadline = Deadline(self._patience)
         try:
@@ -296,7 +296,7 @@ class AsMembers(KeptOffsets):
 def lost_place(group: str | None, why: str = "the group has removed it") -> FencedError:
     """Return the error of a member that is no longer in the group."""
     return FencedError(
-        f"This member has lost its place in group {group}: {why}. Nothing was committed; the current owners of the "
+        f"This member is no longer in group {group}: {why}. Nothing was committed; the current owners of the "
         "partitions read from the committed offsets.",
         code=ErrorCode.UNKNOWN_MEMBER_ID,
     )

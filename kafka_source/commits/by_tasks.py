@@ -117,7 +117,7 @@ class _CommittingTask(AttachedTask):
 
     def _commit_ends(self, commit: _Commit, read: StreamOffset, *, has_looked: bool) -> None:
         task, epochs = self._task, {r.topic_partition: r.epoch for r in self._ranges}
-        # The note has the id of the stream or, in a batch, the id of the right.
+        # The offset's metadata have the id of the stream or, in a batch, the id of the right.
         by = task.stream if task.stream is not None or task.credentials is None else task.credentials.right
         commit(with_notes(read.ends, task.rewinds, by, epochs, task.topics, task.cluster), has_looked=has_looked)
 

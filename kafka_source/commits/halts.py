@@ -59,7 +59,7 @@ async def write_halt(
     Args:
         client: The cluster's client.
         group: The group id.
-        halt: The halt; its number does not count.
+        halt: The halt, whose number is ignored.
         partitions: The partitions of the group; empty: the partitions of the group's newest halt.
         deadline: The time limit.
 

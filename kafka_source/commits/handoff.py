@@ -1,16 +1,16 @@
 """Passes a micro-batch's offset ranges from the source to the exactly-once sink, which commits them (`commit=sink`).
 
-Spark connects a source and a sink of a query by rows alone. Their drivers are different processes, and the rows that
-the sink writes no longer have the source's offsets. But the tasks of source and sink know the query, run and batch.
-So the first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed
-offsets of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The
-sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision replaces all
-ranges that the driver has found by a mark. If a later batch finds unmarked ranges of another batch, a replaced task or
-a slow request has published these ranges late. They may have overwritten the later batch's own ranges.
+Spark connects a source and a sink of a query by rows alone. The drivers of source and sink are different processes, and
+the rows that the sink writes no longer have the source's offsets. But the tasks of source and sink know the query, run
+and batch. So the first task of the source publishes the ranges of the whole batch, and the member that reads them, as
+committed offsets of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the
+batch. The sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision
+replaces all ranges that the driver has found by a mark. If a later batch finds unmarked ranges of another batch, a
+replaced task or a slow request has published these ranges late. They may have overwritten the later batch's own ranges.
 
 A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
-its stream, but not its query. A replay reads exactly these ranges, whatever the group's offsets are. The source writes
-a first record when the query starts, and renews it. So if the record is absent, it was lost.
+its stream, but not its query. A replay reads exactly these ranges, independently of the group's offsets. The source
+writes a first record when the query starts, and renews it. So if the record is absent, it was lost.
 
 A topic may be deleted, or created again, while the batch runs. Its offsets are invalid in the new topic. So the
 metadata also has the topic's id, and source and sink leave out offsets of another topic of the same name.
@@ -392,9 +392,9 @@ class DecisionRecord:
             yield
         except AuthenticationError as error:
             raise AuthenticationError(
-                f"With commit=sink the group {self.name(stream)} records what was decided, and this user has no right "
-                "to it. Nothing was read. Give it READ (kafka-acls.sh --add --allow-principal User:NAME --operation "
-                f"Read --group {self._group} --resource-pattern-type prefixed). ({error})",
+                f"With commit=sink the group {self.name(stream)} records the decisions, and this user has no right to "
+                "the group. Nothing was read. Give the user READ (kafka-acls.sh --add --allow-principal User:NAME "
+                f"--operation Read --group {self._group} --resource-pattern-type prefixed). ({error})",
                 code=error.code,
             ) from error
 

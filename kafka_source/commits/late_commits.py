@@ -1,8 +1,8 @@
 """Late commits without a transaction: if a coordinator handles them after the next commit, they set the group back.
 
-OffsetCommit names the member and its generation, but not the offset to replace. So a coordinator accepts a late request
-of a closed connection, or of an attempt of a task that has outlived its job, as long as the generation lasts. In a
-transaction the producer's epoch prevents this.
+OffsetCommit names the member and its generation, but not the offset to replace. So as long as the generation lasts, a
+coordinator accepts a late request, for example of a closed connection, or of a task's attempt that has outlived its
+job. In a transaction the producer's epoch prevents this.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LateCommits:
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 
     def set_back(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, int]:
-        """Return the offsets to commit again, where a late commit's entry has replaced a later entry of the group.
+        """Return the offsets to commit again, because a late commit has overwritten them in the group.
 
         A commit of a rewind, a tool or another member has other metadata or another offset, and stays.
         """

@@ -91,7 +91,7 @@ class CommitPolicy:
 
     Attributes:
         keeps: Whether the read keeps the group's offsets up to date. If so, the driver also commits starts and rewinds.
-        signs: Whether commits carry the stream's id, so that a stream knows its own commits.
+        signs: Whether commits carry the stream's id, so that a stream recognises its own commits.
         is_output: Whether the group's offsets match the output, from the policy's first batch on.
         driver_id: The suffix of the driver's transactional id; None: the driver commits without transactions.
         joins_slots: Whether one task may read for several slots.

@@ -1,4 +1,4 @@
-"""The right of tasks and sinks to commit a batch: how they act as a member, and how they get new credentials.
+"""The right of tasks and sinks to commit a batch: how a task acts as a member, and how it gets new credentials.
 
 Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
 
@@ -106,7 +106,7 @@ class Renewal:
         group: The group whose offsets are committed.
         right: The id of the batch's right, see `Right`.
         ranges: The first offset of the batch and the next offset after it, by partition.
-        stream: The stream's id; offsets with this id in their note are the stream's own commits. None: a batch.
+        stream: The stream's id; offsets with this id in their metadata are the stream's own commits. None: a batch.
         rewinds: The rewinds of the group that the batch follows, by partition.
     """
 

@@ -1,8 +1,8 @@
 """Side groups: groups without members that keep state as committed offsets. This module has their names and contents.
 
-All side groups are private: their lag is meaningless, and `kafkagroup groups` omits them. Their offsets lie beyond the
-end of any log, so that lag monitors see no lag. Each name begins with the owner's name, so a prefixed ACL covers the
-side groups.
+All side groups are private: their lag is meaningless, and `kafkagroup groups` omits them. The offsets of side groups
+lie beyond the end of any log, so that lag monitors see no lag. Each name begins with the owner's name, so a prefixed
+ACL covers the side groups.
 """
 
 from __future__ import annotations

@@ -148,8 +148,8 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
             "record of the batch is visible. Restart the query; it writes the batch again."
         )
     log.warning(
-        "batch %d commits no offsets of group %s: no source of this query has published its ranges; if one has read "
-        "records of this batch, it lacks commit=sink",
+        "batch %d commits no offsets of group %s: no source of this query has published its ranges; a source that "
+        "has read records of this batch lacks commit=sink",
         batch.number,
         group,
     )

@@ -71,7 +71,7 @@ class WithoutMembers(KeptOffsets):
     def repeat_old(self) -> None:
         """Repeat commits that are old, as Java's auto commit does.
 
-        Otherwise a group without members loses the offsets of an idle partition in a few days.
+        Brokers delete the offsets of an idle partition a few days after the last commit, if the group has no members.
         """
         old = self._known.old()
         if not old:

@@ -112,8 +112,8 @@ class Membership(ABC):
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
 
-        Send heartbeats first if the coordinator has not answered for a long time, because a process that was suspended
-        does not know yet that its session has ended.
+        If the coordinator has not answered for a long time, send heartbeats first: a suspended process may have lost
+        its session.
 
         Raises:
             FencedError: Another process has joined with a slot's instance id.

@@ -150,7 +150,7 @@ class OwnedPartitions:
     Attributes:
         slots: The slot of each partition; -1 without a group.
         count: The number of slots; 0 without a group.
-        generation: The group's generation; -1 without a group. Its numbers begin again if the group was deleted.
+        generation: The group's generation; -1 without a group. The numbers begin again after the group was deleted.
         copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. With copies each query
             keeps its own positions, and the group's offsets are those of the first copies, for lag monitors.
         joins: The number of the query's assignments so far; 0 without a group. Other members may have read the same
@@ -284,7 +284,8 @@ def _instances_of(driver: int) -> str:
 
 def _of_batch(options: ReadOptions) -> str:
     # An action that does not read all slots (show, limit) leaves the rest in the group until their sessions end. The
-    # next action of the same DataFrame uses these members; new members would have to share the partitions with them.
+    # next action of the same DataFrame uses these members; new members would have to share the partitions with these
+    # members.
     return _checksum([repr((field.name, getattr(options, field.name))) for field in fields(options)])
 
 

@@ -38,8 +38,8 @@ class OtherMembers:
         settings: The settings of the join; members with the prefix `driver` are other reads of this driver.
 
     Attributes:
-        unclear: Whether another read of the driver is in the group and the topics of the reads are still unknown,
-            because the coordinator describes no topics while the group rebalances.
+        unclear: Whether another read of the driver is in the group, with unknown topics. The coordinator describes no
+            topics while the group rebalances.
     """
 
     def __init__(self, client: KafkaClient, settings: GroupSettings) -> None:
@@ -80,7 +80,7 @@ class OtherMembers:
             log.log(
                 logging.INFO if self._settings.is_asked_for else logging.WARNING,
                 "group=%s has other members: %s. This query joins the group, so it shares the partitions with them: "
-                "each record is read by one member only, and partitions that they read now may move to this query. If "
+                "each record is read by one member only, and partitions of other members may move to this query. If "
                 "kafka.group.id is meant as a label, as in Spark's own source, set group.membership=false: the query "
                 "then reads all partitions and commits no offsets. If the query is meant to share the partitions, set "
                 "group.membership=true, which also lowers the level of this line to INFO.",

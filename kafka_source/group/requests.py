@@ -304,7 +304,7 @@ async def fetch_entries(
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
         learns_ids: Whether the client requests metadata of topics that it does not know, for example after it
-            rebootstrapped. Otherwise their offsets have no topic id, and may belong to a deleted topic.
+            rebootstrapped. If not, the offsets of unknown topics have no topic id, and may belong to a deleted topic.
     """
     wanted = sorted(set(partitions))
     return await _fetch(client, group, wanted, deadline, stable=stable, learns_ids=learns_ids) if wanted else {}
@@ -461,7 +461,7 @@ async def commit_offsets(
         deadline: The time limit for all attempts.
         fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; otherwise the
             commit is retried until the deadline, because a topic may have just been created.
-        has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. Otherwise
+        has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. If not,
             UnknownTopicError is raised immediately if the coordinator does not compare ids, or reports another id.
         keep_ms: The retention of the offsets of a group without members, in ms; None: `offsets.retention.minutes`.
 

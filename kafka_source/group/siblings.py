@@ -1,10 +1,11 @@
 """The other reads of this Spark driver in the same group, and the notification that a read waits in a join.
 
 Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. While a
-source waits for a rebalance of its group, Spark cannot call the other sources, for which the group waits. So a read
-notifies its siblings while it waits, and the siblings rejoin without a call of Spark's. They find each other by Unix
-sockets in the user's private directory. A read that waits in a join keeps a connection to each sibling's socket open.
-The connection is the notification: when it ends, even with the process, so does the notification. No byte is sent.
+source waits for a rebalance of its group, the group waits for the other sources, which Spark cannot call. So a read
+notifies its siblings while it waits, and the siblings rejoin without a call of Spark's. Siblings find each other by
+Unix sockets in the user's private directory. A read that waits in a join keeps a connection to each sibling's socket
+open. The connection is the notification: when it ends, even with the process, so does the notification. No byte is
+sent.
 """
 
 from __future__ import annotations

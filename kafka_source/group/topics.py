@@ -1,4 +1,4 @@
-"""The topics of the slots' subscription, and the changes for which slots rejoin.
+"""The topics of the slots' subscription, and the changes that make the slots rejoin.
 
 The changes are new, deleted and recreated topics, and new partitions. Only `SubscribedTopics` does I/O.
 """

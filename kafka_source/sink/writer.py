@@ -269,7 +269,7 @@ def _exactly_once(options: SinkOptions, write_id: str | None) -> ExactlyOnce | N
         # `check_sink` ensures that there is a prefix if and only if `transactional` is true.
         return None
     if group is not None and write_id is not None:
-        problem = "Option commit.group has no place in a batch write; kafkagroup.pinned commits a batch read"
+        problem = "Option commit.group is for streams; kafkagroup.pinned commits a batch read"
         raise OptionError("commit.group", group, problem=problem)
     return ExactlyOnce(prefix, write_id, group, replays=options.transactional_on_lost == "replay")
 

@@ -4,10 +4,10 @@ A partition is behind if it has records to read. T is the lowest timestamp among
 are behind. In each partition the window ends before the first record later than T + skew. A window is used until a plan
 reaches all its ends. If records are in order, T never decreases.
 
-The next record of a partition is fetched at the position, because ListOffsets may return a control record, which has
-the time at which its transaction ended. One ListOffsets request to each leader returns each log's first record that is
-later than T + skew. If this record is before the position, fetches of a few records search for the window's end. The
-step to the next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
+The next record of a partition is fetched at the position, because ListOffsets may return a control record, with the
+time of its transaction's end. One ListOffsets request to each leader returns each log's first record that is later than
+T + skew. If this record is before the position, fetches of a few records search for the window's end. The step to the
+next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Alignment:
         self._read_to_end: Collection[TopicPartition] = ()
         self._planned_at = 0
         self._steps: dict[TopicPartition, int] = {}
-        # The position at which a partition holds the others back, and the number of triggers in which it did not move.
+        # The position at which a partition holds the others back, and the number of triggers without a change of this
+        # position.
         self._stalled: tuple[TopicPartition, int, int] | None = None
         self._left_out: dict[TopicPartition, int] = {}
         self._named: set[TopicPartition] = set()

@@ -116,8 +116,8 @@ class BatchReader(DataSourceReader):
     ) -> list[ReadTask]:
         """Join and plan; then pass the slots to their keeper, or leave the group if the read commits nothing.
 
-        If the read commits nothing, slots that stayed would only delay the group's other reads until their sessions
-        end.
+        If the read commits nothing, slots that stayed would only delay the group's other reads until the slots'
+        sessions end.
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
         its own, with the same instance ids, so that all scans read the same records. Planners that join together would

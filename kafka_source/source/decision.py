@@ -4,7 +4,7 @@ Spark writes the end offset of a batch to its offset log, runs the batch's tasks
 batch in its commit log. After that, Spark requests the next end offset, and the driver commits the previous end offset.
 A task or the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch
 in the offset log; commits of other members may be ahead. After a `kill -9` a commit may be missing: with `commit=batch`
-the commit of the batch before the newest batch, with `task` and `sink` commits of the newest batch.
+that of the batch before the newest batch, with `commit=task` or `commit=sink` that of the newest batch.
 
 | offsets that are known at a start or after a rebalance | the partition continues at |
 | --- | --- |

@@ -22,7 +22,7 @@ from kafka_source.source.alignment import Alignment, Record
 _COLUMNS = (Column("topic"), Column("partition"), Column("offset"), Column("timestamp", lenient=True))
 # Java's default of a producer's `batch.size`, because brokers send whole batches.
 _FETCH_BYTES = 16_384
-# After a timeout the trigger is tried again, with the leaders that are current then.
+# After a timeout the trigger is tried again, with the new current leaders.
 _TIMEOUT_MS = 10_000
 _BATCH_ROWS = 10_000
 

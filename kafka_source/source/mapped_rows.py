@@ -31,7 +31,7 @@ MOST_BYTES = 16 << 20
 
 # `module:function`, or a result of `text_of`.
 _FORMS = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*|\d+\.\d+:[A-Za-z0-9+/=]+")
-# Only Spark before 4.2 has the argument `timezone`, and reads with UTC.
+# Spark before 4.2 has the argument `timezone`, which Spark's own reader sets to UTC.
 _AS_SPARK_READS: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 

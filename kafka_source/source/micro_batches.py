@@ -67,10 +67,14 @@ class MicroBatches(Trigger):
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """Return the input partitions of the batch from `start` to `end`, with the slots' current credentials.
 
-        A replay after a restart reads the same ranges in the same input partitions, with four exceptions: topics that
-        were deleted or created again; with `commit=sink` records that other members have read since; with `commit=sink`
-        or `commit=task` partitions that were rewound since; with `commit=task` slots that have changed. If the query
-        was moved from Spark's own source during a batch, `end` is an offset of that source.
+        A replay after a restart reads the same ranges in the same input partitions, except for:
+
+        - topics that were deleted or created again,
+        - with `commit=sink`, records that other members have read since,
+        - with `commit=sink` or `commit=task`, partitions that were rewound since,
+        - with `commit=task`, slots that have changed.
+
+        If the query was moved from Spark's own source during a batch, `end` is an offset of that source.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.

@@ -242,8 +242,8 @@ class PositionTracker:
         """Return the positions of a trigger's partitions: look up, decide, act.
 
         Without a rebalance or a new partition the positions are the ends of the last batch. After a rebalance the
-        group's committed offsets count too. A partition that is new to this query starts at its first offset or, when
-        the query starts, where the options say. A position beyond the end of a log moves into the log. Tasks detect
+        group's committed offsets count too. A partition that is new to a running query starts at its first offset. When
+        the query starts, its options decide. A position beyond the end of a log moves into the log. Tasks detect
         positions before the first offset, without another request.
 
         Raises:

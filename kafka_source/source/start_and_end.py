@@ -295,9 +295,9 @@ def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, 
 def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:
     """Return the ranges that were read, except in topics that were deleted or created again since the plan.
 
-    Otherwise the new topic would get the deleted topic's offset, and the next reader would leave records out. A
-    coordinator that compares topic ids refuses all topics of such a transaction, with the same error as for a topic
-    that it does not know yet. So metadata are requested; see docs/design/transactions.md.
+    A commit in such a topic would give the new topic the deleted topic's offset, so the next reader would leave records
+    out. A coordinator that compares topic ids refuses all topics of such a transaction, with the same error as for a
+    topic that it does not know yet. So metadata are requested; see docs/design/transactions.md.
 
     Raises:
         DataLossError: A topic was deleted or created again, and `failOnDataLoss` is set.
@@ -329,8 +329,8 @@ def log_committed_start(options: ReadOptions, committed: Collection[TopicPartiti
     is_meant = options.group_membership is True or options.starting_offsets == "committed"
     log.log(
         logging.INFO if is_meant else logging.WARNING,
-        "group=%s has committed offsets in %d of this query's partitions, and this query has no checkpoint: it starts "
-        "there at the committed offsets, not where startingOffsets or the other starting options say.%s To start "
+        "group=%s has committed offsets in %d of this query's partitions, and this query has no checkpoint: these "
+        "start at the committed offsets, not where startingOffsets or the other starting options say.%s To start "
         "elsewhere, set the group's offsets first (kafkagroup rewind). If kafka.group.id is meant as a label, as in "
         "Spark's own source, set group.membership=false. If the query is meant to continue at the group's offsets, set "
         "group.membership=true, which also lowers the level of this line to INFO.",

@@ -121,7 +121,7 @@ class Trigger:
 
         Raises:
             DataLossError: Records or topics were lost, and `failOnDataLoss` is set.
-            FencedError: Another process has this query's place in the group.
+            FencedError: Another process has replaced this query in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
         # Called first, so that the measured time includes no rebalance. A rebalance's time does not depend on the
@@ -332,7 +332,7 @@ class Trigger:
         """Return whether the next call of `next` rejoins the group.
 
         Raises:
-            FencedError: Another process has this stream's place in the group.
+            FencedError: Another process has replaced this stream in the group.
         """
         with self._owner.rebalance_paused():
             return self._owner.rebalance_due()
@@ -438,8 +438,8 @@ class Trigger:
         """When the query starts, report partitions of the checkpoint that the query's options no longer select.
 
         Raises:
-            DataLossError: There are such partitions, and `failOnDataLoss` is set; or the options select no partition of
-                the checkpoint, and `strict` is set.
+            DataLossError: The options no longer select a partition of the checkpoint, and `failOnDataLoss` is set. Or
+                they select none of them, and `strict` is set.
         """
         if self._selects_all_of_checkpoint:
             return

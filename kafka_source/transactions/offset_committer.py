@@ -108,7 +108,7 @@ def commits_plainly_after(error: InvalidConfigurationError, group: str, transact
 
 
 def coordinator_seconds(options: ReadOptions) -> float:
-    """Return a query's longest wait for a transaction coordinator; by default it then commits without transactions."""
+    """Return a query's longest wait for a transaction coordinator. By default, later commits use no transactions."""
     patience = options.coordinator_timeout_ms / 1000
     return patience if options.commit_transactional else min(_COORDINATOR_SECONDS, patience)
 
@@ -132,8 +132,8 @@ class TransactionalCommitter:
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
         attempt: `group.requests.fetch_entries`, for a committer that commits once, as one attempt of a task. Offsets of
             earlier attempts and of later micro-batches stay, because an abandoned attempt may commit late. None: any
-            other committer, which takes the next epoch as soon as a transaction has ended, unless the coordinator
-            returns the epoch at the transaction's end (KIP-890's second protocol).
+            other committer. It takes the next epoch as soon as a transaction has ended, unless the coordinator returns
+            the epoch at the transaction's end (KIP-890's second protocol).
     """
 
     def __init__(
@@ -164,8 +164,9 @@ class TransactionalCommitter:
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
-            has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. Otherwise, if the
-                coordinator does not compare ids, UnknownTopicError is raised, and the caller compares.
+            has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. If neither the
+                caller nor the coordinator compares the ids, UnknownTopicError is raised, so that the caller compares
+                them.
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.

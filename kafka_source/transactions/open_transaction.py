@@ -1,8 +1,9 @@
 """One transaction from InitProducerId to EndTxn: its producer epoch, repetitions of requests, and its loss.
 
-One epoch is for one transaction. Before KIP-890 a producer may keep its epoch for the next transaction, and a commit or
-abort request that the network delivers late can end the next, half-written transaction. `initialise` raises the epoch,
-so a coordinator refuses every request of an earlier transaction. In KIP-890's second protocol EndTxn raises the epoch.
+One epoch is for one transaction. Before KIP-890 a producer may keep its epoch for the next transaction. A commit or
+abort request that the network delivers late can then end the next, half-written transaction. `initialise` raises the
+epoch, so a coordinator refuses every request of an earlier transaction. In KIP-890's second protocol EndTxn raises the
+epoch.
 """
 
 from __future__ import annotations
@@ -93,9 +94,9 @@ async def initialise(
         timeout_ms: The coordinator aborts a transaction that is open for longer than this.
         deadline: The time limit for all tries.
         ended: The id's last transaction that the caller knows. If the id has a later transaction now, the id is not
-            taken, and `is_gone` is true of the error (KIP-360); the coordinator aborts the later transaction if it is
-            open. If the transaction after `ended` is the id's last and is not open, the response has its epoch, as for
-            a repeated request.
+            taken, and `is_gone` is true of the error (KIP-360). If the later transaction is open, the coordinator
+            aborts it. If the transaction after `ended` is the id's last and is not open, the response has its epoch, as
+            for a repeated request.
         once: Do not repeat an unanswered request. The coordinator may handle the unanswered request at any later time,
             and would then end the transaction of the repeated request.
 

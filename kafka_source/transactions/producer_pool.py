@@ -1,9 +1,9 @@
 """The producers of `run_transaction`, each made ready in the background for exactly one transaction.
 
-librdkafka keeps its producer epoch over `commit_transaction(); begin_transaction()`, so a commit or abort request that
-the network delivers twice can end the next, half-written transaction (KIP-890). An epoch of its own for every
-transaction makes the late request harmless. librdkafka has no second `init_transactions` on a producer, so each
-transaction takes a new producer, which is made ready in the background after the previous transaction.
+librdkafka keeps its producer epoch over `commit_transaction(); begin_transaction()`. So a commit or abort request that
+the network delivers twice can end the next, half-written transaction (KIP-890). If every transaction has its own epoch,
+the late request is harmless. librdkafka has no second `init_transactions` on a producer, so each transaction takes a
+new producer, which is made ready in the background after the previous transaction.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ pub enum Kind {
     TooLarge,
 }
 
-/// A [`Kind`] with its reason, from code that does not know the place.
+/// A [`Kind`] with its reason, without the place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
     pub kind: Kind,

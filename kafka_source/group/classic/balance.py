@@ -23,15 +23,15 @@ from kafka_source.group.requests import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 
 AVERAGED_SECONDS = 900.0
-"""The time over which rates and speeds are averaged: an older count has a weight of less than 1/e.
+"""The time over which rates and speeds are averaged. A count that is older than this has a weight below 1/e.
 
 With one micro-batch a minute, the average is as exact as a mean of 30 micro-batches
 (`assignors.lag_balanced.AVERAGED_BATCHES`).
 """
 
 _FORGOTTEN_SECONDS = 3600.0
-# A batch may be slow for a reason other than its records, such as a broker that is away. Only a batch that takes at
-# least this many seconds, and this many times as long as its records took to arrive, shows that the query is behind.
+# A batch may be slow for a reason other than its records, such as a broker that is away. A query is behind only if its
+# batch takes at least this many seconds, and this many times as long as the batch's records took to arrive.
 _LONG_SECONDS = 10.0
 _LONGER = 1.25
 

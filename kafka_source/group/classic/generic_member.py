@@ -35,7 +35,7 @@ class MemberState:
     """The state of a member in one generation of its group.
 
     Attributes:
-        generation: The group's generation. It only increases, so it can serve as a fencing token.
+        generation: The group's generation, which only increases, so that it can serve as a fencing token.
         member_id: The id of this member.
         leading: Whether this member is the group's leader.
         state: The bytes that the leader returned for this member.

@@ -1,7 +1,7 @@
 """Bring all slots into one generation: the rounds of a join, refusals, an assignment that no longer matches.
 
-One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
-the group's leader refuses a member, or if static members get an outdated assignment after a restart.
+One join takes several rounds in four cases: a strategy moves partitions in two steps (KIP-429); a program rewinds the
+group; the group's leader refuses a member; static members get an outdated assignment after a restart.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class JoinRounds:
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     async def open_siblings(self) -> None:
-        """Let the other reads of this driver find this read; log a warning if they cannot."""
+        """Let the other reads of this driver find this read; log a warning if this fails."""
         if self._siblings is None:
             return
         try:

@@ -60,9 +60,9 @@ def refusal(
 
 log = logging.getLogger(__name__)
 
-# The coordinator holds a JoinGroup request up to the rebalance timeout. It may take this many seconds longer.
+# The coordinator holds a JoinGroup request up to the rebalance timeout. The response may take this many seconds longer.
 _PARKED_MARGIN = 5.0
-# Characters of a protocol's name that an error shows.
+# The maximum number of characters of a protocol's name in an error.
 _MAX_SHOWN = 100
 
 
@@ -121,9 +121,9 @@ class Member:
         status: The status of an existing member, to continue as this member; None: a new member.
 
     Attributes:
-        id_before: The member id that the group had for the instance id before this member joined, if known. The member
-            needs it to distinguish a coordinator that has lost the member's new id from a coordinator that has given
-            the instance id to another process; see `_classify_fenced`.
+        id_before: The member id that the group had for the instance id before this member joined, if known. This id
+            distinguishes two cases: the coordinator has lost the member's new id, or another process has the instance
+            id. See `_classify_fenced`.
     """
 
     def __init__(self, client: KafkaClient, settings: MemberSettings, status: MemberStatus | None = None) -> None:
@@ -285,7 +285,7 @@ class Member:
         if self.status.state in (State.UNJOINED, State.LOST, State.FENCED, State.FAILED, State.LEFT):
             return False
         # While the coordinator delays the JoinGroup of a static member, the member is in the group already, although it
-        # gets its id only with the response. It can leave by its instance id.
+        # gets its id only with the response. Such a member can leave by its instance id.
         return bool(self.status.member_id or (self.join_sent and self.settings.instance_id))
 
     @property

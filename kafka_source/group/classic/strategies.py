@@ -8,10 +8,10 @@ that name. Members have finished and committed their micro-batches, own no parti
 ends. The program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that
 finds a mark that it has not followed continues at the group's offset, even if its checkpoint has another offset.
 
-**Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
-consumer of the new protocol joins it ("converted"), and a classic group again when the last such consumer leaves. A
-converted group accepts classic members. The answer to JoinGroup has no leader, and has the member's own first strategy.
-No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
+**Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group
+("converted") when a consumer of the new protocol joins it. When the last such consumer leaves, the group is classic
+again. A converted group accepts classic members. The answer to JoinGroup has no leader, and has the member's own first
+strategy. No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
 
 **Groups of other kinds** (share, streams, connect and others). To a consumer that joins such a group, a coordinator
 returns the same error as to a consumer without a common assignor.

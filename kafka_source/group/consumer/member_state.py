@@ -20,10 +20,10 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
   member's session ends. So the member, which has no partitions yet, leaves before it joins again.
 - A heartbeat with epoch 0 joins, with all fields and no partitions. After a heartbeat that failed or was not answered,
   all fields and the current partitions are sent until the epoch has changed twice. The coordinator may handle the late
-  heartbeat after the next heartbeat, and assign partitions in a response that is lost. It accepts heartbeats in the
-  current and the previous epoch, and repeats an assignment only if a heartbeat has all fields.
+  heartbeat after the next heartbeat, and assign partitions in a response that is lost. The coordinator accepts
+  heartbeats in the current and the previous epoch, and repeats an assignment only if a heartbeat has all fields.
 - A member without partitions and without a target sends an empty list in every heartbeat.
-- Between a response that changes the target and the query's reaction, heartbeats do not list partitions, because the
+- Between a response that changes the target and the query's reaction, heartbeats do not list partitions. The
   coordinator could count a late empty list as a release of partitions that the member is about to take.
 - While the query releases partitions, heartbeats omit owned partitions, so that none counts as released too early.
 - A heartbeat interval that is not positive is ignored.
@@ -197,7 +197,7 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         state=State.MEMBER,
         epoch=answer.epoch,
         target=target,
-        # The coordinator may have offered partitions and withdrawn them before the member has taken them. Then the
+        # The coordinator may have offered partitions and withdrawn them before the member has taken them. If so, the
         # member's partitions are unchanged, and the coordinator waits for a heartbeat that lists them.
         reported=reported if target == member.target else None,
         reconciled=member.reconciled and target == member.target,

@@ -50,8 +50,8 @@ ASSIGNOR = "brokers"
 _POLL_SECONDS = 0.2
 # Seconds for which the first join waits for partitions of the target that all other members have released.
 _SHARE_SECONDS = 20.0
-# Seconds for which a static member waits until the session of a killed process with its instance id ends. It is the
-# longest session that brokers allow by default (group.consumer.max.session.timeout.ms).
+# Seconds for which a static member waits until the session of a killed process with its instance id ends. This time is
+# the longest session that brokers allow by default (group.consumer.max.session.timeout.ms).
 _UNRELEASED_SECONDS = 60.0
 # Intervals without a response after which a heartbeat checks whether the slots are still members.
 _SILENT_INTERVALS = 3

@@ -247,7 +247,8 @@ class TwoPhaseCommit:
                     raise
                 refused |= used
                 sources = await renew(error, refused)
-            # One epoch serves one transaction. This raises an error if another driver has begun a batch later.
+            # One epoch serves one transaction. The initialisation raises an error if another driver has begun a later
+            # batch.
             epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
             prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")

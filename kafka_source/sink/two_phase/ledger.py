@@ -106,8 +106,8 @@ class LedgerState:
     def next_number(self) -> int:
         """The number for the next decision.
 
-        It also exceeds the finished number, which may remain when the ledger is deleted or expires. A decision with a
-        lower number would count as finished, and no driver would complete it after a crash.
+        The number also exceeds the finished number, which may remain when the ledger is deleted or expires. A decision
+        with a lower number would count as finished, and no driver would complete it after a crash.
         """
         return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
 
@@ -280,7 +280,7 @@ def _transaction(transactional_id: str, producer_id: int, epoch: int, records: i
 def _no_decision(prefix: str, number: int) -> InvalidConfigurationError:
     return InvalidConfigurationError(
         f"Offset {number} of group {prefix}-ledger has metadata that this release does not know as a decision of an "
-        "exactly-once sink. If a newer kafkagroup has used this prefix, upgrade. Else another program has committed "
+        "exactly-once sink. If a newer kafkagroup has used this prefix, upgrade. If not, another program has committed "
         "offsets in this group: use another transactional.id.prefix, or delete the group if no query uses it."
     )
 

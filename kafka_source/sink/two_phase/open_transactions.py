@@ -30,7 +30,7 @@ ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
 FENCED_TIMEOUT_MS = 5_003
-"""The timeout that marks an id as fenced by a driver, so that no task holds its epoch; tasks set other timeouts. A
+"""The timeout of an id that a driver has fenced. Tasks set other timeouts, so no task holds the epoch of such an id. A
 coordinator waits no longer than this timeout for the replicas of its own log. With a few milliseconds, a coordinator
 whose replicas are far away would answer COORDINATOR_NOT_AVAILABLE.
 """

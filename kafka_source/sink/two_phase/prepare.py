@@ -179,7 +179,8 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 
     Spark commits a batch in its checkpoint after the sink's decision and before the next batch begins, so a replay is
     always the last decided batch. An earlier batch means that the checkpoint was put back, for example from a backup.
-    Spark then plans batches with other records, and the sink would drop every batch up to the decided one as a replay.
+    From such a checkpoint Spark plans batches with other records, and the sink would drop every batch up to the decided
+    batch as a replay.
     """
     last = epoch.last
     if last is None or last.query != task.query or task.batch >= last.batch:
@@ -197,7 +198,7 @@ async def _check_undecided(client: KafkaClient, task: SinkTask, epoch: DriverEpo
     """Raise an error if the batch has ended, with or without a decision.
 
     Spark does not wait for the end of unsuccessful attempts. The driver fences the ids that attempts have initialised
-    before its decision, but does not know later ids, so an attempt checks again after it has initialised its id.
+    before its decision, but does not know later ids. So an attempt checks again after it has initialised its id.
     """
     driver = await describe(client, epoch.driver.transactional_id, deadline)
     if driver.transaction != epoch.driver or driver.state != EMPTY:

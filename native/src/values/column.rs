@@ -214,7 +214,8 @@ impl Column {
         }
     }
 
-    /// Appends a null; in a column without nulls, a value that is never read, because a struct around it is null.
+    /// Appends a null. A column without nulls gets a value instead, which is never read, because a struct around it is
+    /// null.
     pub fn push_null(&mut self) {
         if let Some(nulls) = &mut self.nulls {
             nulls.append_null();
@@ -303,7 +304,7 @@ impl Column {
         }
     }
 
-    /// Appends, ascending, the rows from `first` on whose value comes again later; for columns that can be map keys.
+    /// Appends, in ascending order, the rows from `first` on whose value occurs again later; for columns of map keys.
     pub fn replaced_since(&self, first: usize, replaced: &mut Vec<usize>) {
         match &self.data {
             Data::Bytes(bytes) => coming_again(bytes.since(first), first, replaced),
@@ -444,7 +445,7 @@ fn shifted(value: i128, shift: i32) -> Parsed<i128> {
     }
 }
 
-/// Appends the numbers of the values that come again later; the numbers begin with `first`.
+/// Appends the numbers of the values that occur again later; the first value has the number `first`.
 fn coming_again<T: Eq + Hash>(values: impl Iterator<Item = T> + Clone, first: usize, replaced: &mut Vec<usize>) {
     const FEW: usize = 8;
     if values.clone().nth(FEW).is_none() {
