@@ -141,7 +141,8 @@ def register(spark: SparkSession) -> None:
     """Register the format in a session, and make the session active in this thread.
 
     Call it if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes. Spark
-    looks up a Python sink in the thread's active session. Only the thread that made the session has one already.
+    looks up a Python sink in the thread's active session. Only the thread that made the session already has an active
+    session.
 
     Spark finds the module if the Python that it starts has this package: the Python of `PYSPARK_PYTHON`, by default the
     `python3` of the PATH. With a local master and without `PYSPARK_PYTHON`, this call lets the session's workers run

@@ -77,7 +77,7 @@ class KafkaGroupError(Exception):
     Args:
         message: The event, its topic-partition and offset, and the remedy.
         code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None: no code.
-        condition: Spark's own error condition for this problem, by which programs search messages; or None.
+        condition: Spark's own error condition for this problem, for programs that search messages; or None.
     """
 
     def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:

@@ -62,7 +62,7 @@ class Task:
 
 
 class StreamGroup(Protocol):
-    """The group of a stream, as its policy uses it."""
+    """The part of a stream's group that the stream's policy uses."""
 
     def rejoined(self) -> OwnedPartitions:
         """Rejoin if a rebalance is due, and return the stream's partitions of the current topics."""

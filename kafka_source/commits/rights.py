@@ -128,8 +128,8 @@ class Renewal:
             deadline: The time limit.
 
         Raises:
-            FencedError: Another member has partitions of the batch or has committed their offsets, or the group was
-                rewound; or the driver has not joined again in time.
+            FencedError: Another member has partitions of the batch, or has committed their offsets. Or the group was
+                rewound, or the driver has not joined again in time.
         """
         if error.code not in _REMOVED:
             raise error

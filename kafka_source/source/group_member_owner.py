@@ -92,7 +92,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.set_batch_in_flight(BatchInFlight(self._positions.in_flight))
 
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
+        """Prevent rejoins that would invalidate the credentials with which tasks or the sink commit."""
         self._positions.add_in_flight(ends)
         self._membership.set_batch_in_flight(BatchInFlight(self._positions.in_flight, self._right))
 

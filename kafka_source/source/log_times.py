@@ -20,7 +20,7 @@ from kafka_source.options import ReadOptions
 from kafka_source.source.alignment import Alignment, Record
 
 _COLUMNS = (Column("topic"), Column("partition"), Column("offset"), Column("timestamp", lenient=True))
-# Java's default of a producer's `batch.size`, because brokers send whole batches.
+# The bytes of a fetch: Java's default of a producer's `batch.size`, because brokers send whole batches.
 _FETCH_BYTES = 16_384
 # After a timeout the trigger is tried again, with the new current leaders.
 _TIMEOUT_MS = 10_000

@@ -80,7 +80,7 @@ def ending_bounds(
 
 
 def starting_words(options: ReadOptions) -> dict[str, TopicWord]:
-    """Return the topics that start at a word of `startingOffsets`."""
+    """Return the topics for which `startingOffsets` has a word (`earliest` or `latest`)."""
     wanted = options.starting_offsets
     if starts_by_time(options) or not isinstance(wanted, dict):
         return {}

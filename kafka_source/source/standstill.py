@@ -1,6 +1,7 @@
 """How a query follows the halts of its group (`pause`, `stop`, `resume`): where it stops, and when it leaves the group.
 
-`limit` and `is_at_rest` decide. `Standstill` looks the halt up at every trigger, and keeps what the progress shows.
+`limit` and `is_at_rest` decide. `Standstill` looks the halt up at every trigger, and keeps the state that the progress
+shows.
 
 A halt has a boundary for each partition. The query that owns the partition stops at the boundary and stays a member. A
 stopped query leaves when the group has committed every boundary, so that no partition moves while others are read.

@@ -88,7 +88,7 @@ class Trigger:
             options, policy, self._cluster, self._owner, subscribed, positions, self._topics.are_replaced
         )
         # A limit in bytes needs the sizes of records, and a limit in time needs the times at which tasks end. Tasks
-        # report both, and the number of bad values, as with a quota.
+        # report the sizes, the times and the number of bad values, as with a quota.
         limits = (options.max_bytes_per_trigger, options.target_trigger_duration)
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)

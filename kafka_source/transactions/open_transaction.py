@@ -163,7 +163,7 @@ async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[
 
     Args:
         ask: Sends the request.
-        is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; then the request is sent again.
+        is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; if so, the request is sent again.
         deadline: The time limit for all tries.
     """
     said = ""

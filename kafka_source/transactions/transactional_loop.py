@@ -188,10 +188,10 @@ def run_transaction(
     """Begin, do the work, commit; after an error, act by the error's category.
 
     - Retriable: librdkafka retries. An error on which it gives up inside a transaction is abortable.
-    - Abortable: the transaction is aborted, `rewind` called and the work done again, until the time is over.
+    - Abortable: the transaction is aborted, `rewind` is called, and the work is done again, until the time limit.
     - Application-recoverable: the transaction is aborted if possible. The error is raised, and the caller starts from
       the last durable position.
-    - Invalid configuration, and any error of the work itself: the transaction is aborted, and the error raised.
+    - Invalid configuration, and any error of the work itself: the transaction is aborted, and the error is raised.
 
     Each attempt takes a new producer with an epoch of its own; see `TransactionalProducers`.
 

@@ -91,8 +91,8 @@ class Joined:
         protocol: The protocol that the group chose; for consumers the assignor.
         leader: The leader's member id; "" if the brokers assign the group's partitions (consumer protocol, KIP-848).
         members: All members if this member is the leader, else empty.
-        skip_assignment: Whether a static leader has returned and the assignment stays as it is, so that the leader must
-            not compute a new assignment (KIP-814).
+        skip_assignment: Whether a static leader has returned and the assignment stays unchanged, so that the leader
+            must not compute a new assignment (KIP-814).
     """
 
     member_id: str
@@ -419,7 +419,7 @@ class Member:
         await asyncio.sleep(pause)
 
     def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:
-        """Return the error of a join whose time is over."""
+        """Return the error of a join whose deadline has expired."""
         if self._holder_may_end is not None:
             return RebalanceTimeout(
                 f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s: another member has its "

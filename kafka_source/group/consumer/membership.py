@@ -4,8 +4,8 @@ The methods are those of `group.membership`, so that a query does not know which
 to the classic protocol:
 
 - The brokers assign. There is no leader, and no rebalance for which members wait.
-- Partitions move one by one. A revoked partition is released immediately if no batch in flight reads it, otherwise when
-  that batch is finished; only the partition's next owner waits. An assigned partition is taken immediately.
+- Partitions move one by one. If no batch in flight reads a revoked partition, the slot releases it immediately,
+  otherwise at the batch's end. Only the partition's next owner waits. An assigned partition is taken immediately.
 - Each slot has an epoch of its own, which a heartbeat may raise at any time, even in the middle of a batch. A commit
   with the previous epoch is refused, and repeated with the new epoch.
 """

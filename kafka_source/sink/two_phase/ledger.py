@@ -41,7 +41,7 @@ _PART_CHARACTERS = 4090
 # The maximum number of partitions in a decision, so that a malformed text does not fill the driver's memory.
 _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
-# The number of topics that store a decision. Deletion of all of them before its end is unlikely; each stores a copy.
+# The number of topics that store a copy of a decision. A deletion of all these topics before its end is unlikely.
 _MAX_HOMES = 3
 # Writing a marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0

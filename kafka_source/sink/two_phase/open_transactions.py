@@ -69,7 +69,7 @@ async def describe(client: KafkaClient, transactional_id: str, deadline: Deadlin
     """Return the state of a transactional id.
 
     Raises:
-        KafkaGroupError: The coordinator does not know the id, or the user has no right to it.
+        KafkaGroupError: The coordinator does not know the id, or the user may not describe the id.
     """
 
     def read(answer: DescribeTransactionsResponse) -> Described:

@@ -87,7 +87,7 @@ impl Bytes {
         }
         let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| MISMATCH)?;
         match around {
-            // A copy of a fixed size takes a few instructions; a copy of any other size is a call.
+            // A copy of a fixed size takes a few instructions; a copy of any other size is a function call.
             Some(around) if len <= SHORT => {
                 self.values.extend_from_slice(around);
                 self.values.truncate(end as usize);
