@@ -65,8 +65,8 @@ __all__ = [
 ]
 
 NEW_OUTPUT = (
-    "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId, because "
-    "both skip micro-batches whose numbers they have"
+    "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch needs a new txnAppId: "
+    "both skip a micro-batch if they have its number already"
 )
 """The advice that with a new checkpoint some sinks need a new output, too."""
 

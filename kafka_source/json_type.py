@@ -192,7 +192,7 @@ class _Parser:
         scale = self._number() if self._skip(",") else 0
         self._need(")")
         if not scale <= precision <= _MAX_DIGITS or precision < 1:
-            raise _NoTypeError(f"a decimal has 1 to {_MAX_DIGITS} digits, at most as many of them after the point")
+            raise _NoTypeError(f"a decimal has 1 to {_MAX_DIGITS} digits, and its scale is at most its precision")
         return DecimalType(precision, scale)
 
     def _number(self) -> int:

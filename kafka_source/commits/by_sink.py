@@ -193,7 +193,7 @@ def check_undecided(
     *,
     has_record: bool,
 ) -> None:
-    """Check that a batch that no record names was not decided.
+    """Check that a batch was not decided, if no record names the batch.
 
     Args:
         planned: The batch's inputs, as its end offset defines them.

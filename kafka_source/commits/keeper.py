@@ -150,7 +150,7 @@ class SlotKeeper:
                 self._note_progress()
         elif self._right.is_renewed and time.monotonic() - self._progress_at > self._patience:
             log.warning(
-                "keeper %r: no task of the batch has committed for longer than kafka.max.poll.interval.ms. Its slots "
+                "keeper %r: no task of the batch has committed for longer than kafka.max.poll.interval.ms. The slots "
                 "leave the group until a task commits.",
                 self._membership,
             )

@@ -44,8 +44,8 @@ class WithoutMembers(KeptOffsets):
         if found.members:
             raise InvalidConfigurationError(
                 f"Group {self._group} has {len(found.members)} members, so a query with assign cannot commit its "
-                "offsets. Stop the members, use subscribe to share the partitions with them, or give this query a "
-                "group of its own. With group.membership=false kafka.group.id is only a label, as in Spark's own source."
+                "offsets. Stop the members, use subscribe to share the partitions with them, or give the query a group "
+                "of its own. With group.membership=false kafka.group.id is only a label, as in Spark's own source."
             )
         self._has_checked = True
 

@@ -98,9 +98,9 @@ class OtherMembers:
         group, shared = self._settings.group, theirs & set(ours)
         if shared and once(("second read", group)):
             log.warning(
-                "Two reads of group %s in this driver share the partitions of %s: each record is read by one of them. "
-                "If both need all records, set group.membership=false, which makes kafka.group.id a label, or give "
-                "each read a group of its own.",
+                "Two reads of group %s in this driver share the partitions of %s: each record is read by one of these "
+                "reads. If both reads need all records, set group.membership=false, which makes kafka.group.id a "
+                "label, or give each read a group of its own.",
                 group,
                 first_names(sorted(shared), _MAX_NAMED_MEMBERS),
             )

@@ -28,7 +28,7 @@ class BatchContext:
 
     Attributes:
         epoch: The driver's epoch; None for an at-least-once sink.
-        ticket: The task's share in the query's quota, still without the task's number; None for no quota.
+        ticket: The task's share in the query's quota, before the task's number is set; None for no quota.
     """
 
     epoch: DriverEpoch | None = None

@@ -160,7 +160,7 @@ class Alignment:
 
     @property
     def left_out(self) -> Collection[TopicPartition]:
-        """The partitions that no longer hold others back, because their positions did not change for several triggers."""
+        """The partitions that no longer hold others back, because their position did not change in several triggers."""
         return self._left_out.keys()
 
     def ends(

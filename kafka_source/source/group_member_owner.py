@@ -119,7 +119,7 @@ class GroupMemberOwner(PartitionOwner):
         """Rejoin the group if a rebalance is due, and return the slots' current partitions.
 
         Members rejoin when a reader calls this between two micro-batches. If another read of this driver waits in a
-        join, they rejoin without this call, and claim the partitions of the micro-batch that is not committed yet.
+        join, members rejoin without this call, and claim the partitions of the micro-batch that is not committed yet.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and

@@ -111,7 +111,7 @@ class Admission:
         self._last_batch = float("-inf")
 
     def stop_at(self, target: Mapping[TopicPartition, int], unknown: Collection[TopicPartition] = ()) -> None:
-        """Admit nothing beyond these offsets, where an AvailableNow run ends.
+        """Admit nothing beyond these offsets, at which an AvailableNow run ends.
 
         Args:
             target: The end of each partition.

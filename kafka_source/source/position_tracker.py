@@ -120,7 +120,7 @@ class _Case:
         scope: The partitions that the trigger may read.
         rules: The query's rules.
         facts: The looked-up facts.
-        words: The topics that start at a word of `startingOffsets`.
+        words: The topics for which `startingOffsets` has a word (`earliest` or `latest`).
         decisions: The decisions.
         ignored: The partitions where the group has an offset of another topic of the same name.
         later: The partitions that begin at their first offset when a broker leads them.
@@ -414,7 +414,7 @@ class PositionTracker:
             log.info("group=%s has read on: %s", self._options.group_id, format_moves(others))
 
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
-        """Return the topics that a starting query has not read and that start at a word of `startingOffsets`."""
+        """Return the topics that a starting query has not read and for which `startingOffsets` has a word."""
         if self._resolved_join is not None:
             return {}
         read = {tp.topic for tp in start.partitions}

@@ -42,7 +42,7 @@ class UnreadBatches:
         self._options = options
         # The last planned batch with records, until Spark requests the batch's tasks.
         self._unread: StreamOffset | None = None
-        # Whether Spark may have read no batch of this checkpoint.
+        # Whether it is possible that Spark has read no batch of this checkpoint.
         self._is_unproven = False
         self._is_told = False
 

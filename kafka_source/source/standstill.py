@@ -80,7 +80,8 @@ class Standstill:
         self._seconds = options.coordinator_timeout_ms / 1000
         self._has_looked = self._is_forbidden = False
         self._newest: Halt | None = None
-        # The halt that the progress shows, and the halt that is due: a pause immediately, a stop when the query rests.
+        # The halt that the progress shows, and the halt that it has to show: a pause immediately, a stop when the query
+        # is at rest.
         self._shown: Halt | None = None
         self._due: Halt | None = None
         self._wrote_idle_at = float("-inf")

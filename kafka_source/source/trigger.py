@@ -192,8 +192,8 @@ class Trigger:
             # would end a run with Trigger.AvailableNow.
             return removed("The group has removed the slots since the positions were looked up.")
         if self._policy.is_output and not start.by_sink:
-            # Before the sink's first batch, the group may lack the query's positions, because other settings may not
-            # have committed the last batch. From the first batch on, the group's offsets match the output.
+            # Before the sink's first batch, the group may lack the query's positions, because another value of `commit`
+            # may not have committed the last batch. From the first batch on, the group's offsets match the output.
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))

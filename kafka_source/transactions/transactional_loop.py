@@ -187,7 +187,7 @@ def run_transaction(
 ) -> T:
     """Begin, do the work, commit; after an error, act by the error's category.
 
-    - Retriable: librdkafka retries. An error on which it gives up inside a transaction is abortable.
+    - Retriable: librdkafka retries. If librdkafka gives up inside a transaction, the error is abortable.
     - Abortable: the transaction is aborted, `rewind` is called, and the work is done again, until the time limit.
     - Application-recoverable: the transaction is aborted if possible. The error is raised, and the caller starts from
       the last durable position.

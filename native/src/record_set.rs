@@ -463,7 +463,7 @@ mod tests {
         }
     }
 
-    /// Makes `bytes` a batch of `count` records, with a right length and CRC.
+    /// Makes `bytes` a batch of `count` records, with a correct length and CRC.
     fn whole(mut bytes: Vec<u8>, count: i32) -> Vec<u8> {
         let length = (bytes.len() - LOG_OVERHEAD) as i32;
         bytes[8..12].copy_from_slice(&length.to_be_bytes());

@@ -30,7 +30,7 @@ With one micro-batch a minute, the average is as exact as a mean of 30 micro-bat
 """
 
 _FORGOTTEN_SECONDS = 3600.0
-# A batch may be slow for a reason other than its records, such as a broker that is away. A query is behind only if its
+# A batch may be slow for a reason other than its records, such as a broker that is down. A query is behind only if its
 # batch takes at least this many seconds, and this many times as long as the batch's records took to arrive.
 _LONG_SECONDS = 10.0
 _LONGER = 1.25

@@ -77,7 +77,7 @@ class JoinedGroup:
 
 
 class JoinRounds:
-    """Joins with all slots of a query. It belongs to the event loop of the membership.
+    """Joins with all slots of a query, on the event loop of the membership.
 
     Args:
         client: The members' client.

@@ -365,8 +365,8 @@ def _log_starved(group_id: str, joined: Joined, member_id: str, reason: str) -> 
     name = next(one.instance_id or one.member_id for one in joined.members if one.member_id == member_id)
     if once(("starved", group_id, name, reason)):
         log.error(
-            "lead group=%s generation=%d member=%s failed: %s. A member of another client gets its other topics, a "
-            "query of kafkagroup stops",
+            "lead group=%s generation=%d member=%s failed: %s. A member of another client gets its other topics, but "
+            "a query of kafkagroup stops",
             group_id,
             joined.generation,
             name,

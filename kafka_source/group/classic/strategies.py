@@ -5,8 +5,8 @@ all strategies, as `kafkagroup-rewind:range` with an empty subscription. The pro
 the second name of the strategy in use. So the coordinator accepts the program only if every member offers that name.
 Other clients do not offer it. Members that join later have to offer it too. The coordinator starts one generation under
 that name. Members have finished and committed their micro-batches, own no partitions, and wait until the generation
-ends. The program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that
-finds a mark that it has not followed continues at the group's offset, even if its checkpoint has another offset.
+ends. The program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. If a query finds
+a mark that it has not followed, it continues at the group's offset, even if its checkpoint has another offset.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group
 ("converted") when a consumer of the new protocol joins it. When the last such consumer leaves, the group is classic

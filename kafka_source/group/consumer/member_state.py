@@ -8,7 +8,7 @@
     JOINING, MEMBER  the group refuses the member       -> FAILED
     any state        leave                              -> LEFT
 
-The only request is ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now (`target`). The
+The only request is ConsumerGroupHeartbeat. The answer has the partitions that the member may have now (`target`). The
 member's own partitions (`owned`) follow when the query is ready: the member takes new partitions and, after the
 micro-batch is committed, releases partitions that the target lacks. A heartbeat lists the member's partitions. The
 coordinator then gives released partitions to other members, and gives the member its next epoch.

@@ -204,7 +204,7 @@ class TwoPhaseCommit:
     async def commit(
         self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline, renew: Renew | None = None
     ) -> None:
-        """Commit a batch: make all of its transactions visible or, after an error before the decision, no transaction.
+        """Commit a batch: all of its transactions become visible or, after an error before the decision, none of them.
 
         Args:
             epoch: From `begin` of this batch.

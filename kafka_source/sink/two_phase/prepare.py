@@ -28,8 +28,8 @@ from kafka_source.transactions.open_transaction import OpenTransaction, initiali
 _COORDINATOR_SECONDS = 60.0
 
 IDS_OF_TASK = 7
-"""The number of transactional ids that the attempts of a task take in turn. It divides 32,767, the number of epochs of
-a producer id, so the turns continue in order when the next producer id begins with epoch 0.
+"""The number of transactional ids that the attempts of a task take in turn. Seven divides 32,767, the number of epochs
+of a producer id, so the turns continue in order when the next producer id begins with epoch 0.
 """
 
 

@@ -1,9 +1,9 @@
 """Wait until committed records are visible to readers; find and write commit markers that a broker has lost.
 
 A coordinator answers a commit when its own log has the commit, and then sends the markers to the partitions. If the
-coordinator is killed before it sends the markers, it should send them after its restart. The broker of a cluster with
-one broker did not, in 3 of 7 attempts (Kafka 4.3.1). Without the markers, the last stable offset never passes the
-records of the committed transaction. So this module looks up open transactions at the partitions' leaders
+coordinator is killed before it sends the markers, it should send them after its restart. In a cluster of one broker,
+the coordinator did not send them in 3 of 7 attempts (Kafka 4.3.1). Without the markers, the last stable offset never
+passes the records of the committed transaction. So this module looks up open transactions at the partitions' leaders
 (DescribeProducers). The last stable offset is no proof, because another producer's transaction may delay it too.
 
 Markers that a broker has lost can be found and written: `kafkagroup transactions repair`.

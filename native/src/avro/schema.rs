@@ -189,7 +189,8 @@ impl Schema {
     }
 }
 
-/// The limit on the levels of a schema's JSON. A nested nullable record takes four, and a column nests at most 64.
+/// The limit on the levels of a schema's JSON. A nested nullable record takes four levels, and a column nests at most
+/// 64.
 const MAX_DEPTH: usize = 260;
 
 fn parsed(text: &str) -> Result<Value, Fault> {

@@ -57,10 +57,7 @@ def test_what_a_schema_of_spark_prints_as_json_is_taken():
         ("id " + "array<" * 100_000, "nested more than"),
         ('{"type": "record"}', "it says nothing about the type of a value"),
         ('{"type": "struct"}', "no schema as JSON"),
-        (
-            '{"type": "struct", "fields": [{"name": "a", "type": "short", "nullable": true}]}',
-            "read as smallint",
-        ),
+        ('{"type": "struct", "fields": [{"name": "a", "type": "short", "nullable": true}]}', "read as smallint"),
     ],
 )
 def test_what_is_no_type_of_json_values_is_refused(text, said):
