@@ -195,8 +195,8 @@ class NotVisibleError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         partitions: The partitions without commit markers, or whose leader did not answer.
-        missing: By partition, the transactional id whose marker is missing. A partition whose leader did not answer is
-            not included.
+        missing: By partition, the transactional id whose marker is missing, without partitions whose leader did not
+            answer.
         seconds: The time since the commit, in which the markers were awaited.
     """
 
@@ -563,10 +563,7 @@ def error_for_code(
 def from_confluent(
     error: KafkaError | KafkaException, context: str, *, in_transaction: bool = False, produce: bool = False
 ) -> KafkaGroupError:
-    """Return the error to raise for one of confluent-kafka's errors; the other arguments are those of `error_for_code`.
-
-    The code decides about the category, not librdkafka's flags (see `error_codes`).
-    """
+    """Return the error to raise for an error of confluent-kafka; for the other arguments see `error_for_code`."""
     inner = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if not isinstance(inner, KafkaError):
         return ApplicationRecoverableError(f"{context}: {error}")

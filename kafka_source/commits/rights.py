@@ -9,8 +9,7 @@ With `commit.transactional` all attempts of a task use the slot's transactional 
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the process
 that holds the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group.
 A partition that another member may have is published as lost. If a commit is refused, the committer fetches the owners
-(`Renewal`). If a keeper has left because no task committed for a long time, a task's `Renewal` also asks the keeper to
-rejoin.
+(`Renewal`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """An exactly-once write, step by step, with the driver's time limits; the check of the transactions' timeout.
 
-This module connects `two_phase/`, which is independent of Spark, to Spark's tasks and commit messages. It checks the
-transactions' timeout against the brokers' limit before the first batch.
+This module connects `two_phase/`, which is independent of Spark, to Spark's tasks and commit messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Spark's writers, in any output mode: `write` runs in each task, `commit` and `abort` in the driver.
-
-For the start of a batch, before its tasks, see `BatchStart`.
-"""
+"""Spark's writers, in any output mode: `write` runs in each task, `commit` and `abort` in the driver."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def begin(tp: TopicPartition, given: Beginning) -> Start:
     """Decide where a partition begins.
 
     A partition that was added while the query runs begins at its first offset, so that no record is missed. A topic
-    that the query has not read yet may begin at the word (`earliest` or `latest`) that `startingOffsets` has for it.
+    that the query has not read yet may begin at the word that `startingOffsets` has for it.
     """
     if tp in given.replaced:
         # Another check reports such a topic.

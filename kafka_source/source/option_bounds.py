@@ -151,8 +151,7 @@ def _starts_of_json(
     """Return the offset at which each partition starts; -2 is earliest and -1 is latest.
 
     JSON that has only offsets must name exactly the partitions of the subscription, as in Spark. JSON with a topic's
-    word (`earliest` or `latest`) may leave out topics, which start at the default. A topic without a word must name all
-    of its partitions.
+    word may leave out topics, which start at the default. A topic without a word must name all of its partitions.
 
     Args:
         wanted: The value of `startingOffsets`.

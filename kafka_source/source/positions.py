@@ -1,6 +1,6 @@
 """The positions of a query in its partitions, and the group's offsets there. Pure: callers look up and commit.
 
-One object keeps all positions. The readers, the owners and the tasks' commits use it; `decision` has the rules.
+The readers, the owners and the tasks' commits share one `Positions`; `decision` has the rules.
 """
 
 from __future__ import annotations

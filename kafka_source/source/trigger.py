@@ -124,8 +124,7 @@ class Trigger:
             FencedError: Another process has replaced this query in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
-        # Called first, so that the measured time includes no rebalance. A rebalance's time does not depend on the
-        # batch's size.
+        # Called first, so that the measured time includes no rebalance.
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)

@@ -86,8 +86,8 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
 def commits_plainly_after(error: InvalidConfigurationError, group: str, transactional: bool | None) -> bool:
     """Return whether to commit without transactions from now on, because the cluster refuses transactions to this user.
 
-    A warning is logged once in a process. The group coordinator still checks the member and its generation, as it does
-    for every consumer. Only the check between two attempts of a task is lost, and both attempts commit equal offsets.
+    The group coordinator still checks the member and its generation, as it does for every consumer. Only the check
+    between two attempts of a task is lost, and both attempts commit equal offsets.
 
     Args:
         error: The outcome of a commit in a transaction.

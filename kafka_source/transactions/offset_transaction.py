@@ -1,8 +1,7 @@
 """A transaction that commits offsets of consumer groups and nothing else: KIP-98's AddOffsetsToTxn and TxnOffsetCommit.
 
 The source commits its group's offsets in such a transaction, and the sink's driver commits its decision about a batch.
-All requests go over open connections. In KIP-890's second protocol TxnOffsetCommit needs no AddOffsetsToTxn, and names
-topics by their ids (KIP-1319).
+In KIP-890's second protocol TxnOffsetCommit needs no AddOffsetsToTxn, and names topics by their ids (KIP-1319).
 """
 
 from __future__ import annotations

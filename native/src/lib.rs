@@ -7,8 +7,6 @@
 //! Writing: [`arrays`] (an Arrow batch's buffers, borrowed) → [`encoder::Encoder`] (the partition of each row, sequence
 //! numbers) → [`filling::Filling`] (an open batch) → [`compress::Compressor`] → [`encoder::Sealed`], for a Produce
 //! request.
-//!
-//! `python` converts between these types and Python's, without further logic.
 
 // This crate allows clippy's `arithmetic_side_effects`, because lengths in Kafka's formats have 32 bits, so their sums
 // (positions in a buffer) do not overflow a `usize` of 64 bits.

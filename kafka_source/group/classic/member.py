@@ -399,10 +399,7 @@ class Member:
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     async def _connection(self, deadline: Deadline) -> Connection:
-        """Return the member's own connection to the coordinator.
-
-        Requests on a shared connection would wait behind a delayed JoinGroup.
-        """
+        """Return the member's own connection to the coordinator, because a JoinGroup would delay other requests."""
         coordinator = await self._client.coordinator(self.settings.group, deadline)
         if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:
             self.close()

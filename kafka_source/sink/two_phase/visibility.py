@@ -6,7 +6,7 @@ the coordinator did not send them in 3 of 7 attempts (Kafka 4.3.1). Without the 
 passes the records of the committed transaction. So this module looks up open transactions at the partitions' leaders
 (DescribeProducers). The last stable offset is no proof, because another producer's transaction may delay it too.
 
-Markers that a broker has lost can be found and written: `kafkagroup transactions repair`.
+`kafkagroup transactions repair` writes lost markers.
 """
 
 from __future__ import annotations

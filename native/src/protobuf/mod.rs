@@ -3,7 +3,7 @@
 //! [`descriptors`] (the text of a `.proto` file, or a descriptor set) → [`plan`] (the column type of a message, and the
 //! columns of its fields) → [`decoder::Decoder`] (framing), which runs the plan ([`run`]) into columns.
 //!
-//! The types are those of spark-protobuf's `SchemaConverters`. `docs/design/values.md` has the reasons.
+//! The types are those of spark-protobuf's `SchemaConverters`.
 
 pub mod decoder;
 pub mod descriptors;
