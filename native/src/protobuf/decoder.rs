@@ -105,7 +105,7 @@ impl Decoder {
         }
         match writer.message(input)? {
             name if *name == self.name => Ok(()),
-            name => Err(Fault::new(format!("the record is a message {name}, but the column {}", self.name))),
+            name => Err(Fault::new(format!("the record is a message {name}, but the column has {}", self.name))),
         }
     }
 

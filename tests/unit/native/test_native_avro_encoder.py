@@ -147,7 +147,7 @@ def test_every_type_of_spark_is_written_as_fastavro_writes_it() -> None:
     [
         ("string", pa.array(["ok", b"\xff"], pa.binary()).view(pa.string()), 1, "not UTF-8"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, pa.array(["A", "hunter2"]), 1, "none of the symbols"),
-        ({"type": "fixed", "name": "F", "size": 2}, pa.array([b"xy", b"hunter2"]), 1, "7 bytes, but the schema's fixed has 2"),
+        ({"type": "fixed", "name": "F", "size": 2}, pa.array([b"xy", b"hunter2"]), 1, "7 bytes, but the schema's fixed type has 2"),
         ({"type": "long", "logicalType": "timestamp-millis"}, pa.array([-1000, -1001], pa.timestamp("us", tz="UTC")), 1, "has microseconds, .* date_trunc"),
         ({"type": "array", "items": "long"}, pa.array([[1], [2, None]]), 1, r"field \[\]: the value is null"),
         ({"type": "map", "values": "int"}, pa.array([[("hunter2", None)]], pa.map_("string", "int32")), 0, r"field \{\}"),

@@ -194,9 +194,9 @@ def test_the_message_indexes_name_the_message_and_ids_are_mixed() -> None:
     assert [(row, schema_id) for row, schema_id, _ in bad] == [(4, 1), (5, 2), (6, 2), (7, 2), (8, 1), (9, None), (10, 7)]
     reasons = [why for _, _, why in bad]
     assert reasons[:3] == [
-        "the record is a message Refund, but the column Order",
-        "the record is a message Other, but the column Order",
-        "the record is a message Order.Line, but the column Order",
+        "the record is a message Refund, but the column has Order",
+        "the record is a message Other, but the column has Order",
+        "the record is a message Order.Line, but the column has Order",
     ]
     assert "indexes" in reasons[3]
     assert "indexes" in reasons[4]

@@ -172,7 +172,7 @@ def test_the_header_has_the_message_indexes_of_protobuf(registry):
     orders = [[{"key": "__value_schema_id", "value": b"\x01" + GUID.bytes + end}] for end in (b"\x02\x02", b"\0")]
     found, why = read(decoding("confluent-header", registry, reader), b"\x08\x05", b"\x0a\x01x", headers=orders)
     assert found == [FIVE, None]
-    assert why == [f"its schema has the GUID {GUID}; the record is a message Note, but the column Order"]
+    assert why == [f"its schema has the GUID {GUID}; the record is a message Note, but the column has Order"]
 
 
 # What Confluent's Python JSONSerializer (2.16.1) wrote with the schema 1 of a registry.

@@ -122,7 +122,7 @@ impl WriteRow for Writer<'_> {
             Op::Millis(values) => match values.get(at)? {
                 micros if micros % 1000 == 0 => put(out, micros / 1000),
                 _ => {
-                    let reason = "the time has microseconds, but the schema's milliseconds: use date_trunc first";
+                    let reason = "the time has microseconds, but the schema has milliseconds: use date_trunc";
                     return Err(Fault::new(reason).into());
                 }
             },
@@ -140,7 +140,7 @@ impl WriteRow for Writer<'_> {
             Op::Fixed(values, size) => {
                 let value = values.get(at)?;
                 if value.len() != *size {
-                    let reason = format!("the value has {} bytes, but the schema's fixed has {size}", value.len());
+                    let reason = format!("the value has {} bytes, but the schema's fixed type has {size}", value.len());
                     return Err(Fault::new(reason).into());
                 }
                 out.extend_from_slice(value);

@@ -105,7 +105,7 @@ impl WriteRow for Writer<'_> {
             if set > 1 {
                 let names: Vec<&str> =
                     members.iter().filter_map(|&i| self.fields.get(i)).map(|field| &**field.name).collect();
-                let reason = format!("several of the fields {} are set, but a oneof takes one", names.join(", "));
+                let reason = format!("several of the fields {} are set, but their oneof takes one", names.join(", "));
                 return Err(Fault::new(reason).into());
             }
         }
