@@ -161,7 +161,7 @@ def _describe_idle_sink(group: str | None) -> str:
 
 
 def plan_id(end: StreamOffset) -> str:
-    """Return an id of the batch with this end offset. After a restart, the id finds the batch's decision."""
+    """Return an id of the batch with this end offset. A restarted query finds the batch's decision by this id."""
     spans = [
         (tp.topic, tp.partition, span.start, span.end, end.rewinds.get(tp))
         for tp, span in sorted(end.partitions.items())

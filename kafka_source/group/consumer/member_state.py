@@ -16,8 +16,8 @@ coordinator then gives released partitions to other members, and gives the membe
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, even after a fence.
-- Brokers before 4.2 raise a joining member's epoch twice if responses are lost. They then fence epoch 0 until the
-  member's session ends. So the member, which has no partitions yet, leaves before it joins again.
+- If responses were lost, brokers before 4.2 may have raised a joining member's epoch twice. If so, they fence epoch 0
+  until the member's session ends. So the member, which has no partitions yet, leaves before it joins again.
 - A heartbeat with epoch 0 joins, with all fields and no partitions. After a heartbeat that failed or was not answered,
   all fields and the current partitions are sent until the epoch has changed twice. The coordinator may handle the late
   heartbeat after the next heartbeat, and assign partitions in a response that is lost. The coordinator accepts
