@@ -10,7 +10,7 @@ from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProv
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from kafka_source.version import __version__
 from kafkagroup.metrics.catalog import METRICS, Kind, Metric
@@ -87,8 +87,7 @@ class OtlpExporter(OpenTelemetryExporter):
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=url), export_interval_millis=seconds * 1000)
         self._provider = SdkMeterProvider(
             metric_readers=[reader],
-            # This value takes precedence over `OTEL_SERVICE_NAME`.
-            resource=Resource.create({"service.name": "kafkagroup"}),
+            resource=service(),
             views=[
                 View(
                     instrument_name=metric.otel,
@@ -103,6 +102,11 @@ class OtlpExporter(OpenTelemetryExporter):
     def close(self) -> None:
         """Export the remaining metrics, and stop."""
         self._provider.shutdown()
+
+
+def service() -> Resource:
+    """Return the service's name and attributes; those of the environment take precedence."""
+    return Resource.create({"service.name": "kafkagroup"}).merge(OTELResourceDetector().detect())
 
 
 def attributes_of(metric: Metric, values: Iterable[str]) -> dict[str, str]:

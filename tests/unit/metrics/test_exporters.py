@@ -26,7 +26,7 @@ from kafkagroup.metrics import Update, catalog, read_samples
 from kafkagroup.metrics.catalog import Series, point
 from kafkagroup.metrics.exporter import Exports, SampleFile
 from kafkagroup.metrics.meter import QueryMeter
-from kafkagroup.metrics.otel import OtlpExporter
+from kafkagroup.metrics.otel import OtlpExporter, service
 from kafkagroup.metrics.prometheus import PrometheusEndpoint
 from tests.support.progresses import START, end_of, progress_of
 
@@ -123,6 +123,13 @@ def collector() -> Iterator[tuple[str, list[OtlpMetric]]]:
         yield f"http://127.0.0.1:{server.server_address[1]}", got
         server.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize("name", [None, "billing-job"])
+def test_the_environment_may_name_the_service(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    if name is not None:
+        monkeypatch.setenv("OTEL_SERVICE_NAME", name)
+    assert service().attributes["service.name"] == (name or "kafkagroup")
 
 
 def test_a_collector_of_opentelemetry_gets_names_units_and_attributes(collector: tuple[str, list[OtlpMetric]]) -> None:
