@@ -52,15 +52,14 @@ KAFKA_SETTINGS_PAGE = """# Settings of Kafka
 The settings of the consumer, producer and admin client of kafka-clients 4.3 have the prefix `kafka.`, as for Spark's
 own source. Both engines honour a setting unless its row says otherwise:
 
-- *no meaning*: the setting is logged, at DEBUG, or at WARN if you would miss its effect. So is a setting of another
-  kind of client (`kafka.acks` in a read).
-- *refused*: an error says what to use instead.
+- *no meaning*: kafkagroup ignores the setting, and logs it at DEBUG, or at WARN if you would miss its effect. The same
+  applies to a setting of another kind of client (`kafka.acks` in a read).
+- *refused*: an error names the alternative.
 - A name that no Kafka client knows is ignored with a warning, as in Java; a name that looks misspelt is an error
   (`strict`).
 
 Types and ranges are Java's. A value outside of librdkafka's range is replaced by the nearest value in it, with a
-warning. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
-`engine=librdkafka`.
+warning. Settings that only librdkafka has, such as `kafka.statistics.interval.ms`, work with `engine=librdkafka`.
 
 ## Values from files and the environment
 
@@ -75,8 +74,8 @@ warning. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, w
 ```
 
 The driver and each executor resolve the variables themselves, so the files and variables must exist on every machine.
-The values are in no plan, task or log. With `kafka.client.rack=env:NAME`, each executor's rack is its environment
-variable `NAME`; a process without this variable is in no rack.
+The resolved values appear in no plan, task or log. With `kafka.client.rack=env:NAME`, each executor's rack is its
+environment variable `NAME`; a process without this variable is in no rack.
 
 """
 

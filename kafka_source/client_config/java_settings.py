@@ -141,7 +141,7 @@ _CONNECTIONS = (
         "client.dns.lookup",
         _ALL,
         _STRING,
-        "the native engine tries all addresses of a name together, librdkafka in turn; the same with `default`",
+        "the native engine tries all addresses of a name together, librdkafka one after the other, also with `default`",
         words=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
     ),
     _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose to it"),
@@ -180,7 +180,13 @@ _CONNECTIONS = (
         minimum=-1,
         rdkafka="socket.send.buffer.bytes",
     ),
-    _passed("reconnect.backoff.ms", _ALL, _LONG, "alone it is also the longest pause, as in Java", minimum=0),
+    _passed(
+        "reconnect.backoff.ms",
+        _ALL,
+        _LONG,
+        "without `reconnect.backoff.max.ms` also the longest pause, as in Java",
+        minimum=0,
+    ),
     _passed("reconnect.backoff.max.ms", _ALL, _LONG, minimum=0),
     _passed("request.timeout.ms", _ALL, _INT, minimum=0, rdkafka="socket.timeout.ms"),
     _passed("retry.backoff.ms", _ALL, _LONG, minimum=0),
@@ -247,7 +253,7 @@ _FETCH = (
 )
 
 _PRODUCE = (
-    _passed("acks", _P, _STRING, "librdkafka writes if 0", words=("all", "-1", "0", "1")),
+    _passed("acks", _P, _STRING, "with 0, librdkafka writes", words=("all", "-1", "0", "1")),
     _passed("batch.size", _P, _INT, "default 1 MB", minimum=0),
     JavaSetting(
         "buffer.memory",
@@ -290,7 +296,7 @@ _PRODUCE = (
         "retries",
         _PA,
         _INT,
-        "librdkafka writes if 0; else deliveries are retried until `delivery.timeout.ms`",
+        "with 0, librdkafka writes; else deliveries are retried until `delivery.timeout.ms`",
         minimum=0,
     ),
     _passed("transaction.timeout.ms", _P, _INT, "default 10 minutes"),
