@@ -90,7 +90,8 @@ __all__ = [
 ]
 
 # Each name loads its module at first use: importing Spark takes most of a second, and the embedded broker and the
-# command line do not need Spark. Names that are missing here are classes and functions of `kafka_source.errors`.
+# command line do not need Spark. Names that are missing in this table are classes and functions of
+# `kafka_source.errors`.
 _MODULES = {
     "FORMAT": "kafka_source.datasource",
     "GenericMember": "kafka_source.group",
@@ -141,10 +142,10 @@ def __getattr__(name: str) -> object:
 
 
 def _spark_is_missing(error: ImportError) -> str:
-    what = "there is none" if error.name == "pyspark" else f"this one is older ({error})"
+    what = "has none" if error.name == "pyspark" else f"has an older version ({error})"
     return (
-        f"kafkagroup needs pyspark 4.0 or newer, and in {sys.prefix} {what}. Run `pip install 'kafkagroup[spark]'`; "
-        "for Spark Connect alone `pip install pyspark-client`; Databricks and databricks-connect bring pyspark."
+        f"kafkagroup needs pyspark 4.0 or newer, and {sys.prefix} {what}. Run `pip install 'kafkagroup[spark]'`; "
+        "for Spark Connect alone `pip install pyspark-client`; Databricks and databricks-connect include pyspark."
     )
 
 

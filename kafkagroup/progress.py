@@ -1,6 +1,7 @@
 """Listeners to a query's progress: the lag of its sources (`LagListener`), the stop of its group (`StopListener`).
 
-Spark leaves `sources[].metrics` of a Python source empty. A listener makes these figures from offsets in the progress:
+Spark leaves `sources[].metrics` of a Python source empty. A listener computes these figures from the offsets in the
+progress:
 
     from kafkagroup.progress import LagListener
 
@@ -155,7 +156,8 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
 
     Args:
         progress: The progress of a query, from a listener or `query.lastProgress`.
-        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota (a quota measures it).
+        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota. A quota measures this
+            size.
     """
     found = []
     for source in sources_of(progress):
@@ -174,7 +176,7 @@ def name_of(progress: StreamingQueryProgress) -> str:
 
 
 class ProgressListener(StreamingQueryListener):
-    """A listener that handles progress alone; Spark requires the other methods too."""
+    """A listener that handles only progress events; Spark requires the other methods too."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""
@@ -207,7 +209,7 @@ class LagListener(ProgressListener):
 
 
 class StopListener(ProgressListener):
-    """Ends the queries whose groups are stopped from outside: `spark.streams.addListener(StopListener(spark))`.
+    """Ends the queries whose groups `kafkagroup stop` has stopped: `spark.streams.addListener(StopListener(spark))`.
 
     A source cannot end its query, so without the listener a query whose group is stopped stays alive and idle. A query
     that is a member of several groups ends when all of them are stopped. A query that starts in a stopped group stays
@@ -221,7 +223,7 @@ class StopListener(ProgressListener):
         self._spark = spark
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """End the query if this micro-batch reports that the last of the query's groups has stopped."""
+        """End the query if this micro-batch reports that all groups of the query are stopped."""
         sources = [one for one in sources_of(event.progress) if one.driver is not None and one.driver.group is not None]
         halts = [one.driver.halt for one in sources if one.driver is not None]
         if not any(one.has_read for one in sources) or any(

@@ -5,7 +5,7 @@
     with arrow.read("orders", {"bootstrap.servers": "broker:9092"}, start="-1h") as orders:
         frame = polars.DataFrame(orders)
 
-Settings have the names of Kafka's clients. docs/guides/without-spark.md says when to use this and when Spark.
+Settings have the names of Kafka's clients. docs/guides/without-spark.md compares this package with Spark.
 """
 
 from kafkagroup.arrow.consuming import GroupStream, consume

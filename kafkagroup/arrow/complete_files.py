@@ -1,4 +1,4 @@
-"""Files that appear when they are complete, and locks that admit one writer at a time."""
+"""Write files that appear only when they are complete, and lock them against a second writer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_source.errors import InvalidConfigurationError
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a file beside `path`. When the block ends, rename the file to `path`, or, after an error, remove the file.
+    """Yield a temporary file beside `path`. At the end of the block rename it to `path`; after an error remove it.
 
     After a kill the file `.NAME.partial` remains, until the next writer of this path overwrites it.
 
@@ -81,7 +81,7 @@ def _is_at(file: IO[bytes], path: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let a rename in this folder outlive a loss of power."""
+    """Sync a folder, so that a rename in it survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

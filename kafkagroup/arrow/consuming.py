@@ -64,7 +64,7 @@ _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 # Seconds between two lookups of new records. The time grows while there are no new records.
 _PAUSES = RetryPolicy(0.02, 0.5)
-# Java's default. If this process dies, its partitions' next owner waits until the coordinator aborts its transaction.
+# Java's default. If this process dies, the next owner of its partitions waits until the transaction is aborted.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
 
 
@@ -83,12 +83,12 @@ def consume(
     engine: str = "auto",
     bar: bool | None = None,
 ) -> GroupStream:
-    """Return the records of topics from a group's committed offsets on, as a member of this group.
+    """Read topics as a member of a group, from the group's committed offsets on.
 
-    The member joins when you begin to iterate. Use the stream in a `with` block, whose end leaves the group, so that
-    other members get the partitions immediately. Use the stream from one thread at a time, and each member from a
-    thread of its own, because a rebalance waits until every member requests its next batch. If `kafkagroup stop` has
-    stopped the group, the iteration ends: commit your last batches, and close the stream.
+    The member joins when you begin to iterate. Use the stream in a `with` block. At the end of the block the member
+    leaves the group, so that other members get its partitions immediately. Use the stream from one thread at a time.
+    Run each member in its own thread, because a rebalance waits until every member requests its next batch. If
+    `kafkagroup stop` has stopped the group, the iteration ends: commit your last batches, and close the stream.
 
     Args:
         topics: A topic, several topics, or a pattern made by `re.compile`.
@@ -96,14 +96,14 @@ def consume(
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
         start: The start of partitions without a committed offset: `earliest`, `latest`, a time, `-1h`, or offsets.
         columns: As in `read`.
-        function: As in `read`. The function gets each batch of records alone, and its rows become one batch. So
+        function: As in `read`. The function is called for each batch of records, and its rows become one batch. So
             `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
         max_bytes: The approximate memory of the stream.
         max_wait: Seconds without a new record after which the iteration ends; None: never. The member stays in the
             group, and the next iteration continues.
-        fail_on_data_loss: Whether it is an error if retention deletes records before they are read; else they are left
-            out.
+        fail_on_data_loss: Whether to raise an error if retention deletes records before they are read; if false, skip
+            these records.
         engine: As in `read`.
         bar: As in `read`.
 
@@ -130,7 +130,7 @@ def consume(
         }
         options = read_options(given, Where.STREAM)
         if options.group_protocol == "consumer":
-            # Members of the consumer protocol give partitions up between two calls, even with uncommitted records.
+            # Members of the consumer protocol release partitions between two calls, even with uncommitted records.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
         mapping = mapping_of(function, schema, wanted, options)
         trigger = Trigger(options, policy_of(options, Caller.PROGRAM), static=False)
@@ -141,7 +141,7 @@ class GroupStream(Stream):
     """The records that a member of a group reads. Each batch is returned once, unless `commit` fails.
 
     If the caller does not request the next batch within `max.poll.interval.ms` and the group rebalances, the member
-    leaves the group. It joins again at the next batch.
+    leaves the group. The member joins again when the next batch is requested.
 
     Args:
         options: The options of the read.
@@ -177,7 +177,8 @@ class GroupStream(Stream):
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._followed_join = 0
-        # A commit has failed: the next lookup begins at the first uncommitted record, unless a commit succeeds before.
+        # A commit has failed. Unless another commit succeeds first, the next lookup begins at the first uncommitted
+        # record.
         self._goes_back = False
         # Some returned records are not committed, and another member, or this caller, may get them again.
         self._is_interrupted = False
@@ -189,7 +190,7 @@ class GroupStream(Stream):
         return f"<{subscription_of(self._options)} as a member of group {self._options.group_id}>"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of records as they come. The member joins the group before the first batch.
+        """Yield batches of records as they arrive. The member joins the group before the first batch.
 
         Raises:
             FencedError: Another process has joined with the same `group.instance.id`.
@@ -213,10 +214,10 @@ class GroupStream(Stream):
         records again (at least once).
 
         Raises:
-            FencedError: The group has removed this member, which was silent for `session.timeout.ms` or requested no
-                batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins again, and
-                gets the uncommitted records of its new partitions.
-            UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
+            FencedError: The group has removed this member, which sent no heartbeat for `session.timeout.ms` or
+                requested no batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins
+                again, and gets the uncommitted records of its new partitions.
+            UnknownOutcomeError: The coordinator has not answered, and may have committed. Call `commit` again.
             DataLossError: A topic was deleted or created again, and `fail_on_data_loss` is set. Nothing is committed.
             KafkaGroupError: Any other failure; nothing is committed.
         """
@@ -237,10 +238,10 @@ class GroupStream(Stream):
         """Commit the returned batches and the block's records together, or commit nothing (exactly once).
 
         After an error no record of the block is visible and no offset has moved. Either repeat the block with the same
-        batches, or continue to iterate and get them again. The transactional id follows from the group and the
-        member's first partition, so the next owner fences an open transaction of this member. The block may take
-        `transaction.timeout.ms` (default one minute); if this process dies in the block, the next owners of its
-        partitions wait for that time. The producer has the settings of the stream and needs the native engine. Set
+        batches, or continue to iterate and get them again. The transactional id is made from the group and the member's
+        first partition, so the partition's next owner fences an open transaction of this member. The block may take at
+        most `transaction.timeout.ms` (default one minute). If this process dies in the block, the next owners of its
+        partitions wait up to that time. The producer has the settings of the stream and needs the native engine. Set
         `isolation.level=read_committed` to read only committed records.
 
         Raises:
@@ -282,9 +283,9 @@ class GroupStream(Stream):
 
     def _refusal(self, why: str) -> FencedError:
         return FencedError(
-            f"Since the batches of this transaction were returned, {why}, so the output of group "
-            f"{self._options.group_id} may have or get their records. Nothing of this transaction is committed. "
-            "Continue: batches of partitions that are still this member's are returned again.",
+            f"Since the batches of this transaction were returned, {why}, so another transaction of group "
+            f"{self._options.group_id} may contain their records. Nothing of this transaction is committed. Continue "
+            "to iterate: batches of partitions that this member still has are returned again.",
             code=ErrorCode.ILLEGAL_GENERATION,
         )
 
@@ -339,7 +340,7 @@ class GroupStream(Stream):
         return Deadline(float("inf") if self._max_wait is None else self._max_wait)
 
     def _plan(self) -> StreamOffset | None:
-        """Rejoin if a rebalance is due, and return the next ranges; None if there is nothing new."""
+        """Rejoin if a rebalance is due, and return the next ranges; None if no partition has new records."""
         if self._goes_back:
             self._find_way_back()
         start = self._handed
@@ -349,7 +350,7 @@ class GroupStream(Stream):
             return None
         for tp, span in planned.partitions.items():
             if span.start != self._handed.ends.get(tp):
-                # The partition is new here, or another member has read and committed the records before.
+                # The partition is new to this member, or another member has committed the earlier records.
                 self._done[tp] = span.start
         self._handed = replace(
             planned, partitions={tp: s._replace(end=s.start) for tp, s in planned.partitions.items()}
@@ -366,7 +367,7 @@ class GroupStream(Stream):
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Look the offsets up even if all records are committed, or the trigger would go back to lower offsets.
+        # Look up the offsets even if all records are committed; otherwise the trigger would return to lower offsets.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(
@@ -385,7 +386,7 @@ class GroupStream(Stream):
         self._done |= self._committed_ahead(self._handed.partitions)
         self._is_taken_back |= self._is_interrupted or bool(self._uncommitted().partitions)
         self._move(self._done)
-        # The open block has written records of these batches already.
+        # Whether the open block has already written records of these batches.
         self._is_interrupted = self._transaction is not None and self._transaction.has_written
         self._goes_back = False
 
@@ -401,7 +402,7 @@ class GroupStream(Stream):
         request = FetchRequest.of(self._options, ranges, self._columns, cluster=planned.cluster, topics=topics)
         left = sum(r.size for r in ranges)
         for batch in engine_for(self._options.engine, self._options.settings).read(request):
-            # A function that fails returns no rows, so its records are not committed.
+            # If the function fails, it returns no rows, so the records of the batch are not committed.
             rows = self._rows(batch)
             self._move(_ends(batch))
             self._is_taken_back = False
@@ -417,7 +418,7 @@ class GroupStream(Stream):
         return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], self.schema))
 
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Move to these offsets, before which only markers of transactions are left.
+        """Move to these offsets; the remaining offsets before them have only transaction markers.
 
         If all earlier records are committed, commit these offsets too: otherwise a lag remains until the next batch.
         """

@@ -33,20 +33,21 @@ def decode_values(
     A batch that is large after decoding is returned in parts.
 
     Args:
-        batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. Schemas may
-            be named in `headers`, as by Confluent's newer serializers.
+        batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. The column
+            `headers` may name the schemas, as Confluent's newer serializers do.
         registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
         schema_id: The id of the column's schema. Values of other schemas are resolved to this schema: Avro by its
             rules, Protobuf by field number, JSON by field name.
         message: The full name of the Protobuf message of the column; None: the first message of the schema.
         mode: `FAILFAST`: a bad value is an error. `PERMISSIVE`: a bad value is null, and its bytes are in another
             column, `_corrupt_record`. `DROPMALFORMED`: the row of a bad value is left out.
-        column: `key` decodes the keys instead. Call twice to decode both. Bad keys are in `_corrupt_record_key`.
+        column: `key` decodes the keys instead. Call twice to decode keys and values. Bad keys are in
+            `_corrupt_record_key`.
         max_decoded_bytes: The limit of a decoded value's size; a larger value is bad.
 
     Raises:
         OptionError: A setting or an argument is wrong.
-        InvalidConfigurationError: The kernel, the schema in the registry, or a column is missing.
+        InvalidConfigurationError: kafkagroup-native, the schema in the registry, or a column is missing.
         UnreadableRecordError: A value is bad, and `mode` is `FAILFAST`.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
@@ -71,7 +72,7 @@ def decode_values(
     for batch in batches:
         if missing := [name for name in (column, *_PLACE) if name not in batch.schema.names]:
             raise InvalidConfigurationError(
-                f"Decoding needs the columns topic, partition and offset: the batch has no column {missing[0]}."
+                f"Decoding needs the columns {column}, topic, partition and offset; the batch has no {missing[0]}."
             )
         how = in_headers if "headers" in batch.schema.names else in_front
         for rows, made in decode(batch, Decoding((how,), mode)):

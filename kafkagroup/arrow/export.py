@@ -68,17 +68,17 @@ class Export:
     Attributes:
         topic: The topic.
         settings: Settings of Kafka's clients.
-        form: The form of files; None: the form of the folder, or Parquet.
-        start: Where the export begins, see `read`; None: after the folder's parts, or at `earliest`.
+        form: The file format; None: the format of the folder, or Parquet.
+        start: The start of the export, see `read`; None: the end of the folder's parts, or `earliest` if it has none.
         end: See `read`.
         columns: See `read`; None: the columns of the folder, or the default.
         part_bytes: The size in Arrow at which a part of a folder ends.
-        accept_loss: Whether to leave out records that retention has deleted; if false, they are an error.
+        accept_loss: Whether to skip records that retention has deleted; if false, raise an error.
         engine: See `read`.
-        decode: Decodes the values of a file's batches, as `decode_values` does; None: they stay bytes.
+        decode: Decodes the values of a file's batches, as `decode_values` does; None: values stay bytes.
         bar: See `read`.
-        is_interrupted: Whether to raise KeyboardInterrupt before the next batch. Python's own KeyboardInterrupt may be
-            lost during an import, such as pyarrow's import of pandas.
+        is_interrupted: Returns whether to raise KeyboardInterrupt before the next batch. Python's own KeyboardInterrupt
+            may be lost during an import, such as pyarrow's import of pandas.
     """
 
     topic: str
@@ -95,7 +95,7 @@ class Export:
     is_interrupted: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     def to_file(self, path: Path, *, overwrite: bool = False) -> Exported:
-        """Write a file, which is complete or does not exist.
+        """Write a file that appears only when it is complete.
 
         Raises:
             InvalidConfigurationError: The file exists and must not be overwritten, or cannot be written.
@@ -148,12 +148,13 @@ class Export:
             yield batch
 
     def to_folder(self, folder: Path) -> Exported:
-        """Write the records that the folder does not have, and return their number.
+        """Write the records that the folder does not have yet, and return their number.
 
         Raises:
             InvalidConfigurationError: The folder is of another export, another process writes it, a part is missing,
                 or the folder cannot be written.
-            DataLossError: Records that the folder lacks no longer exist, or its topic was created again.
+            DataLossError: Records that are missing in the folder no longer exist in the topic, or the topic was
+                recreated.
             KafkaGroupError: As for `read` and `FetchEngine.read`.
         """
         try:
@@ -221,7 +222,7 @@ class Export:
         # The folder's parts may reach further than the end of this export.
         ends = {r.partition: r.end for r in wanted.ranges}
         ranges = tuple(r._replace(end=max(r.start, ends[r.partition])) for r in pinned.ranges)
-        # The ids of the folder's topic are given, so that a topic that is created again is refused.
+        # Pass the id of the folder's topic, so that a recreated topic is refused.
         return self._write(folder, begun, options, replace(pinned, ranges=ranges, topics=begun.ids), positions)
 
     def _options(self, start: Position, end: Position) -> ReadOptions:

@@ -5,8 +5,9 @@
     00001-00000000000000000000-00000000000000011987.parquet
 
 The name of a part has its partition, first offset and end offset. So the rename of a finished part also commits its
-offsets, and the folder has each record once. The next export begins at the highest end of each partition. The document,
-which is written before the first part and never changed, names the topic and the start of each partition.
+offsets, and the folder has each record once. In each partition the next export begins at the highest end offset. The
+document `_export.json` is written before the first part, and never changes. It names the topic and the start of each
+partition.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kafkagroup.arrow.complete_files import sync_folder
 from kafkagroup.arrow.file_formats import BatchWriter, FileFormat, batch_writer
 
 DOCUMENT = "_export.json"
-"""The name of the document. Spark and Arrow read no files with this prefix."""
+"""The name of the document. Spark and Arrow ignore files whose names begin with an underscore."""
 
 _PARTIAL = ".part.partial"
 _VERSION = 1
@@ -42,7 +43,7 @@ class Begun:
         topic: The topic.
         id: The topic's id; None: unknown.
         cluster: The id of the cluster; None: unknown.
-        form: The form of the parts.
+        form: The file format of the parts.
         columns: The columns of the records.
         start: The start of the first export.
         starts: The offsets of the start, by partition. Partitions that were created later start at 0.
@@ -154,7 +155,7 @@ def positions_of(folder: Path, begun: Begun) -> dict[int, int]:
         if start != expected:
             raise InvalidConfigurationError(
                 f"{path} begins at offset {start}, and the part before it ends at {expected}: a part is missing, or "
-                "records are there twice. Put the parts back as they were, or export into a new folder."
+                "two parts have the same records. Restore the parts, or export into a new folder."
             )
         positions[partition] = end
     return positions

@@ -1,7 +1,8 @@
 """Write record batches as Parquet, Arrow, CSV or JSON lines.
 
-CSV and JSON have no type for bytes, so columns of bytes and headers' values are base64. A key or value read as text
-stays text. Times are ISO 8601 in UTC with milliseconds; after the year 9999, milliseconds since 1970.
+CSV and JSON have no type for bytes, so columns of bytes and headers' values are base64. A key or value that was read as
+text stays text. Times are ISO 8601 in UTC with milliseconds. A time after the year 9999 is the number of milliseconds
+since 1970.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FIRST_MS, _BEYOND_MS = -62_135_596_800_000, 253_402_300_800_000
 
 
 class FileFormat(str, Enum):
-    """The form of a file; the value is its suffix too."""
+    """A file format; the value is also the suffix of the file's name."""
 
     PARQUET = "parquet"
     ARROW = "arrow"
@@ -49,10 +50,10 @@ class BatchWriter(ABC):
 
 
 def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: bool = False) -> BatchWriter:
-    """Return a writer of this form.
+    """Return a writer of this format.
 
     Args:
-        form: The form.
+        form: The format.
         schema: The columns of the batches.
         file: The file for the bytes; `finish` does not close it.
         pipe: Whether to write Arrow's streaming format, which a pipe needs, instead of its file format.

@@ -48,7 +48,7 @@ class Bar:
         installed = find_spec(_LIBRARY) is not None
         if shown and not installed:
             raise InvalidConfigurationError(
-                "A progress bar needs tqdm: pip install 'kafkagroup[arrow]'. Without bar=True nothing is shown."
+                "A progress bar needs tqdm. Run `pip install 'kafkagroup[arrow]'`, or leave out bar=True."
             )
         self._is_shown = installed and (_has_reader() if shown is None else shown)
 
@@ -67,12 +67,12 @@ class Bar:
         self._records = progress.records
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Stop updating the bar, which stays visible."""
         if self._bar is not None:
             self._bar.close()
             self._bar, self._records = None, 0
 
 
 def _has_reader() -> bool:
-    # Look for the shell's module: programs that execute notebooks load `ipykernel` too.
+    # Check for the shell's module, because programs that execute notebooks also load `ipykernel`.
     return "ipykernel.zmqshell" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())

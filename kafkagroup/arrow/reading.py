@@ -72,14 +72,15 @@ def read(
     Args:
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's clients, such as `bootstrap.servers` and `isolation.level`.
-        start: `earliest`, a time, `-1h` for one hour ago, `@1500` for this or the nearest existing offset in all
+        start: `earliest`, a time, `-1h` for one hour ago, `@1500` for offset 1500 or the nearest existing offset in all
             partitions, or offsets by partition.
         end: As `start`, or `latest`; the record at the end offset is not returned.
-        columns: Of key, value, topic, partition, offset, timestamp, timestampType, headers. `value string` is UTF-8.
+        columns: Some of key, value, topic, partition, offset, timestamp, timestampType, headers. `value string` decodes
+            UTF-8.
         function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
         schema: The columns of the function's rows.
         max_bytes: The approximate memory of the stream: one response of a broker, and record batches.
-        fail_on_data_loss: Whether it is an error if retention deletes records during the read; else they are left out.
+        fail_on_data_loss: Whether to raise an error if retention deletes records during the read; if false, skip them.
         engine: `native`, `librdkafka`, or `auto` for native if it is installed.
         bar: Whether to show a progress bar; None: on a terminal and in a notebook, if tqdm is installed.
 
@@ -141,7 +142,7 @@ def memory_options(settings: Mapping[str, SettingValue], max_bytes: int) -> dict
 
 @dataclass(frozen=True, slots=True)
 class PinnedRanges:
-    """Ranges of partitions, with the cluster and topic ids in which their offsets are valid.
+    """Ranges of partitions, with the ids of the cluster and the topics for which the offsets are valid.
 
     Attributes:
         ranges: The range of each partition, which may be empty.
@@ -167,7 +168,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
         start: A position of the options, or `@N`.
         end: As for `start`.
     """
-    # The engine shares this client, and so the leaders that the client has found.
+    # The engine uses the same client, which then knows the leaders already.
     cluster = Cluster.of(options, cached_client(options.settings))
     selection = subscription_of(options)
     with cluster.metadata_snapshot():

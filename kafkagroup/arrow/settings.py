@@ -60,7 +60,9 @@ def settings_of(given: Mapping[str, SettingValue]) -> dict[str, str]:
     for name, value in given.items():
         if name.lower().startswith(KAFKA_PREFIX):
             bare = name[len(KAFKA_PREFIX) :]
-            problem = f"Write {bare} without the prefix {KAFKA_PREFIX}: only the options of Spark's format have it"
+            problem = (
+                f"Write {bare} without the prefix {KAFKA_PREFIX}: only the options of Spark's format have the prefix"
+            )
             raise OptionError(name, None, problem=problem)
         options[KAFKA_PREFIX + name] = text_of(name, value)
     return options
@@ -159,7 +161,7 @@ def mapping_of(
         return None
     if function is None or schema is None:
         missing = "function" if function is None else "schema"
-        raise OptionError(missing, None, "a function of record batches, and a pyarrow.Schema of what it returns")
+        raise OptionError(missing, None, "a function of record batches, and a pyarrow.Schema of its rows")
     names = tuple(column.name for column in columns)
     return FunctionMapping(
         lambda: function, names, schema, batch_rows=options.batch_rows, batch_bytes=options.batch_bytes

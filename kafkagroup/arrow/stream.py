@@ -1,4 +1,4 @@
-"""A stream of Arrow record batches, which every library that knows Arrow's PyCapsule interface can read."""
+"""A stream of Arrow record batches, for every library that supports Arrow's PyCapsule interface."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _COMMIT_SECONDS = 60.0
 _VISIBLE_SECONDS = 10.0
 _PAUSES = RetryPolicy(0.002, 0.1)
 _TRANSACTIONAL_ID = "transactional.id"
-# The types for columns that contain only nulls, as polars and pandas make from a table of tombstones.
+# The types for columns that contain only nulls; polars and pandas make such columns from a table of tombstones.
 _OF_NULLS = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -65,14 +65,14 @@ Data: TypeAlias = "ArrowStream | pa.RecordBatch"
 def write(topic: str | None, data: Data, settings: Mapping[str, SettingValue], *, engine: str = "auto") -> int:
     """Write records, wait until the brokers have acknowledged all of them, and return their number.
 
-    The producer is idempotent: no record is written twice, unless you repeat a call that failed. With the setting
-    `transactional.id` all records become visible together at the end, or no record does.
+    The producer is idempotent, so only a repeated call can write a record twice. With the setting `transactional.id`
+    all records become visible together at the end, or no record does.
 
     Args:
         topic: The topic; None: the column `topic` names each record's topic.
         data: The column `value` and optionally `key`, `headers`, `partition` and `topic`, as in the sink for Spark.
-            `headers` is a list of (key, value) structs, `partition` a number, and the rest are strings or bytes. A null
-            value is a tombstone. Other columns are left out. A stream is read batch by batch.
+            `headers` is a list of (key, value) structs, `partition` a number; `value`, `key` and `topic` are strings or
+            bytes. A null value is a tombstone. Other columns are ignored. A stream is read batch by batch.
         settings: Settings of Kafka's producers: `bootstrap.servers`, `acks`, `compression.type`, `transactional.id` …
         engine: `native`, `librdkafka`, or `auto` for native if it is installed. Transactions need `native`.
 
@@ -81,7 +81,7 @@ def write(topic: str | None, data: Data, settings: Mapping[str, SettingValue], *
         InvalidConfigurationError: A column is missing, has a wrong type, or has a value that no record can have.
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
         DeliveryError: A record was not acknowledged. Without a transaction, other records may be in the topic.
-        FencedError: Another producer has taken the transactional id; nothing is visible.
+        FencedError: Another producer has taken the transactional id; no record is visible.
         UnknownOutcomeError: The coordinator has not reported whether the transaction is committed.
         KafkaGroupError: The brokers do not answer, or refuse.
     """
@@ -120,8 +120,8 @@ class Transaction:
 
     Args:
         options: From `transactional_options`.
-        transactional_id: Returns the transactional id. Another holder is fenced at the first write.
-        offsets: Returns the offsets to commit with the transaction, when the block has ended.
+        transactional_id: Returns the transactional id. The first write fences other producers with this id.
+        offsets: Called at the end of the block; returns the offsets to commit with the transaction.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ def test_the_registrys_client_is_loaded_only_where_values_are_decoded(module: st
 @pytest.mark.parametrize("name", ["register", "KafkaGroupSource", "FORMAT", "pinned"])
 @pytest.mark.parametrize(
     ("missing", "what"),
-    [("pyspark", "there is none"), ("pyspark.sql.datasource", r"this one is older \(No module named '\S+'\)")],
+    [("pyspark", "has none"), ("pyspark.sql.datasource", r"has an older version \(No module named '\S+'\)")],
     ids=["no pyspark", "a pyspark without data sources"],
 )
 def test_a_missing_spark_is_one_line_that_says_what_to_install(name: str, missing: str, what: str) -> None:
@@ -95,8 +95,8 @@ def test_a_missing_spark_is_one_line_that_says_what_to_install(name: str, missin
     )
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(
-        rf"kafkagroup needs pyspark 4\.0 or newer, and in \S+ {what}\. Run `pip install 'kafkagroup\[spark\]'`; for "
-        r"Spark Connect alone `pip install pyspark-client`; Databricks and databricks-connect bring pyspark\.\n",
+        rf"kafkagroup needs pyspark 4\.0 or newer, and \S+ {what}\. Run `pip install 'kafkagroup\[spark\]'`; for "
+        r"Spark Connect alone `pip install pyspark-client`; Databricks and databricks-connect include pyspark\.\n",
         done.stdout,
     ), done.stdout
 
