@@ -3,8 +3,8 @@
     raw columns, with topic, partition and offset for errors  ->  a struct of each, and the bytes of bad values
 
 A record is bad if its bytes are no value of its schema, if the registry does not know the schema's id, or if the schema
-cannot be resolved to the column's schema. The mode decides about bad records. If the registry does not answer, or
-refuses the credentials, the task fails.
+cannot be resolved to the column's schema. The option `mode` decides about bad records. If the registry does not answer,
+or refuses the credentials, the task fails.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Bad:
     Attributes:
         row: The value's row.
         schema_id: The id of its schema, if it names an id.
-        why: Its fault.
+        why: The reason.
     """
 
     row: int
@@ -103,7 +103,7 @@ class _Bad:
     why: str
 
     def reason(self, column: DecodedColumn) -> str:
-        """Return the fault of the record."""
+        """Return the reason, in words for the whole record."""
         if self.schema_id is not None:
             whose = "its" if column == "value" else "its key's"
             return f"{whose} schema id is {self.schema_id}; {self.why}"
@@ -116,14 +116,14 @@ def decode(
     planned: Mapping[DecodedColumn, ReaderSchema] | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, dict[str, pa.Array]]]:
-    """Yield the rows that the mode keeps, with the decoded columns, in batches that `batch_bytes` bounds.
+    """Yield the rows that the mode keeps, with the decoded columns, in batches of about `batch_bytes`.
 
     Args:
-        batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps more.
+        batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps others.
         decoding: The query's decoding.
-        planned: The columns' schemas when the batch was planned. If such a schema is no longer current, values are
-            first resolved to it.
-        on_bad: Called with raw records that have bad values, and their faults, before their batch is yielded; not with
+        planned: The schemas with which the batch was planned, by column. If a planned schema is no longer current,
+            values are first resolved to the planned schema.
+        on_bad: Called with the raw records that have bad values, and the reasons, before the batch is yielded; not with
             FAILFAST.
 
     Raises:
@@ -147,7 +147,7 @@ def _first_rows(
     planned: Mapping[DecodedColumn, ReaderSchema] | None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None,
 ) -> tuple[int, pa.RecordBatch, dict[str, pa.Array]]:
-    """Return the number of rows that were decoded before a column was full, and `decode`'s result for them."""
+    """Return the number of rows that were decoded before a column was full, and `decode`'s result for these rows."""
     made: dict[str, pa.Array] = {}
     reasons: dict[int, list[str]] = {}
     for column in decoding.columns:
@@ -209,7 +209,7 @@ def _error(batch: pa.RecordBatch, row: int, reason: str) -> UnreadableRecordErro
         topic=batch.column("topic")[row].as_py(),
         partition=batch.column("partition")[row].as_py(),
         offset=batch.column("offset")[row].as_py(),
-        reason=f"{reason}. mode=PERMISSIVE reads it as null, and DROPMALFORMED leaves it out",
+        reason=f"{reason}. mode=PERMISSIVE reads this value as null, and mode=DROPMALFORMED drops the record",
     )
 
 
@@ -217,7 +217,7 @@ class _Decoder:
     """A decoder of a column, which fetches new writer schemas from the registry. JSON values need no schemas.
 
     Args:
-        key: The decoding, and the column's current schema, if values are resolved to it afterwards.
+        key: The decoding, and the column's current schema, if decoded values are resolved to this schema.
     """
 
     def __init__(self, key: tuple[ColumnDecoding, ReaderSchema | None]) -> None:
@@ -233,7 +233,7 @@ class _Decoder:
         )
         # The schema ids of earlier JSON values, if a newer schema ends the query.
         self._met = set[int]()
-        # Why the writer schemas with these ids can never be used.
+        # By the id of a writer schema that can never be used: the reason.
         self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
@@ -267,7 +267,7 @@ class _Decoder:
         """Add the writer schemas that the kernel does not know.
 
         Returns:
-            Why each unusable schema cannot be used, and the number of rows whose schemas fit into the kernel.
+            The reason for each unusable schema, and the number of rows whose schemas fit into the kernel.
 
         Raises:
             ApplicationRecoverableError: See `_check_newest`.
@@ -341,7 +341,7 @@ class _Decoder:
             (name for name in names.values() if name != reader.id), patience=patience, read_before=of_driver
         )
         if reader.id is not None:
-            # Sent by the driver, so that a worker that starts while the registry does not answer can read its values.
+            # The driver sends this schema, so new workers can read its values while the registry does not answer.
             found[reader.id] = RegisteredSchema(reader.id, reader.text, reader.format.upper())
         return {number: found[name] for number, name in names.items()}
 

@@ -40,7 +40,7 @@ def parse_header(header: bytes | None) -> tuple[str, bytes] | None:
 
 
 class HeaderIds:
-    """Moves the ids from headers to the front of values, as in Confluent's other framing, each GUID as a number.
+    """Moves the schema ids from headers to the front of values; a GUID becomes a number.
 
     Args:
         column: The column.

@@ -31,11 +31,11 @@ class Response:
 
 
 class Connections:
-    """Connections that are kept between requests. Threads may share them; each serves one request at a time.
+    """Idle connections for later requests. Threads may share this object; a connection serves one request at a time.
 
     Args:
         context: The TLS context of connections.
-        max_bytes: How many bytes of a response's body are read at most.
+        max_bytes: The maximum number of bytes to read of a response's body.
     """
 
     def __init__(self, context: ssl.SSLContext | None, max_bytes: int) -> None:

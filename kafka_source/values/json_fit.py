@@ -1,7 +1,7 @@
 """Whether values of a column can be valid by a JSON Schema.
 
-Types, properties and items decide; keywords about single values (`pattern`, `enum`, `not`, …) do not. Empty arrays,
-empty maps and nulls, which are valid in more schemas, do not count.
+Only types, properties and items are compared, not keywords about single values (`pattern`, `enum`, `not`, …). Empty
+arrays, empty maps and nulls are valid in more schemas; they are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka_source.values.derived_schema import JSON_TYPES
 from kafka_source.values.json_schema import MAX_PARTS, Documents, Json, SchemaError, list_of, string_type
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-# PySpark has these names, but values are decoded and encoded without PySpark too.
+# PySpark has these names, too, but this module works without PySpark.
 _NAMES = {
     "int8": "tinyint",
     "int16": "smallint",
@@ -44,7 +44,7 @@ class UnfitError(ValueError):
 
 
 def check_fit(kind: pa.DataType, text: str, imports: Mapping[str, str]) -> None:
-    """Check that a column of this type, which can be written as JSON, can have values that are valid.
+    """Check that a column of this type, which can be written as JSON, can have valid values.
 
     Args:
         kind: The type.
@@ -74,7 +74,7 @@ class _Fit:
 
         Args:
             kind: Its type.
-            schema: The part of the schema that is for it.
+            schema: The corresponding part of the schema.
             document: The name of the document that contains `schema`.
             path: The names of the fields that lead to this part.
             within: The references that led to this part of the schema.

@@ -1,4 +1,4 @@
-"""The type of a JSON Schema's values: fields by name, as Spark would infer it from values of all branches.
+"""The column type for values of a JSON Schema, as Spark would infer the type from values of all branches.
 
 A JSON Schema defines the valid values, not their bytes. If no single type of Spark fits a value, the value is a string
 with its JSON text. All values may be null.
@@ -18,7 +18,7 @@ import pyarrow as pa
 Json = object
 """A part of a schema, as JSON has it."""
 
-# A few lines can have countless parts, by definitions that each refer twice to the next.
+# A short schema can have countless parts, if each definition refers twice to the next definition.
 MAX_PARTS = 20_000
 # Arrow's C++ library imports no type that is nested more deeply.
 _MAX_DEPTH = 64
@@ -105,11 +105,11 @@ class Documents:
         except RecursionError:
             raise SchemaError("it is nested too deeply") from None
         self.root: Json = self._documents[""]
-        # A schema may also refer to another schema by the other's id.
+        # A reference may also name another schema by that schema's id.
         self._by_id = {_id_of(document): name for name, document in self._documents.items() if _id_of(document)}
 
     def find(self, reference: str, document: str) -> tuple[Json, str, str]:
-        """Return the part to which a reference within a document leads, the name of its own document, and its place.
+        """Return the part to which a document's reference leads, the name of the part's document, and the part's path.
 
         Raises:
             SchemaError: The part does not exist, or the reference has no path.

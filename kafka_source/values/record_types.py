@@ -30,7 +30,7 @@ def union_of(schemas: Mapping[str, str]) -> str:
             raise ValueError(f"the schema of subject {subject} is no record")
         full = _full(schema, schema["name"])
         if full in types:
-            raise ValueError(f"the schema of subject {subject} is a record {full}, as another subject's is")
+            raise ValueError(f"the schemas of subject {subject} and of another subject both define record {full}")
         types[full] = schema
     return json.dumps(list(types.values()))
 
@@ -63,7 +63,8 @@ def other_record(writer: str, reader: str) -> str | None:
 def record_of(text: str) -> dict[str, Any] | None:
     """Return the record of an Avro schema, which may be nullable; None: no record, or several.
 
-    A union of several records has these records as its fields, which have neither names nor defaults.
+    The column of a union of several records has a field for each record. The schema has no name or default for such a
+    field.
     """
     schema = _parsed(text)
     if isinstance(schema, list):

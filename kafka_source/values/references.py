@@ -1,4 +1,4 @@
-"""An Avro schema and its references, all fetched, as one text: each named type where it is first used."""
+"""An Avro schema and its references as one text, in which each named type is defined where it is first used."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """The client of a schema registry: finds and registers schemas; references, unknown ids, cache, attempts, logins.
 
-Each process requests an id once and keeps the response. If the registry is overloaded or not reached, a request is
+Each process requests an id once and keeps the response. If the registry is overloaded or unreachable, a request is
 repeated for `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
 
-A refusal of an option's schema or subject is an error. A refusal of an id that a record names (`by_ids`) is the
-record's fault if the registry still returns schemas that this process has read; otherwise it is the registry's fault.
+If the registry refuses the schema or subject of an option, the query fails. If the registry refuses an id that a record
+names (`by_ids`), a schema that this process has read is requested again. If the registry still returns that schema, the
+record is bad; otherwise the registry is at fault.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _ATTEMPT_SECONDS = 10.0
 _DEFAULT_TIMEOUT_MS = 60_000
 _OVERLOADED = (408, 425, 429)
 
-# Schemas are limited, because any user with the right to register can write one, and all executors read it.
+# Schemas are limited, because any user with the right to register a schema can make all executors read it.
 _MAX_BYTES = 1 << 20
 _MAX_REFERENCES = 100
 _MAX_DEPTH = 16
@@ -54,20 +55,20 @@ _MAX_ID = (1 << 31) - 1
 
 # The time for which a refusal counts, because a schema may be deleted and registered again.
 _UNUSABLE_SECONDS = 60.0
-# The first and longest pause before an unknown schema is requested again: a registry's nodes may learn of it late.
+# The first and longest pause before an unknown schema is requested again: a node of the registry may get it late.
 _LATE_PAUSES = (1.0, 10.0)
-# The largest number of requests a minute for unknown ids, of which a producer may write any number.
+# The maximum number of requests a minute for unknown ids; a producer may write any number of such ids.
 _UNKNOWN_A_MINUTE = 300
 # The part of a process' time that may pass in waits for unknown ids.
 _WAITING_SHARE = 0.1
-# The time for which a check of known schemas counts, and the number of schemas to request, until one is returned.
+# The seconds for which a successful check of known schemas counts, and the maximum number of requests of a check.
 _CONTROL_SECONDS = 60.0
 _CONTROLS = 3
 
-# A sink's wait for the newest schema of a subject of which it knows an earlier schema.
+# The seconds that a sink waits for a subject's newest schema, if the sink knows an earlier schema.
 _KNOWN_SECONDS = 2.0
 
-# The longest shown refusal, which may list all fields of a large schema.
+# The maximum length of a refusal in an error. A refusal may list all fields of a large schema.
 _MAX_SHOWN = 2000
 
 # Confluent's codes for no such subject, version or schema. Another 404 comes from a wrong URL.
@@ -81,7 +82,7 @@ class RegisteredSchema:
     Attributes:
         id: Its id in the registry, which precedes values; -1: the registry has not returned the id.
         text: The schema. An Avro schema includes its references.
-        kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
+        kind: The type of the schema: AVRO, PROTOBUF or JSON.
         imports: The names and texts of the files that a Protobuf schema imports or to which a JSON Schema refers.
         rules: The rules that change values; empty with `schema.rules=ignore`.
     """
@@ -107,7 +108,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A schema that cannot be used, through the fault of a record and not of the registry.
+    """A schema that cannot be used, because of the record and not because of the registry.
 
     Attributes:
         reason: The reason, as a sentence without a full stop.
@@ -192,7 +193,7 @@ class _Budget:
 
 
 class Registry:
-    """This process's state of one registry. Threads may share it.
+    """This process's state of one registry. Threads may share this object.
 
     Args:
         settings: The settings of `schema.registry.`, without this prefix.
@@ -247,8 +248,8 @@ class Registry:
     ) -> dict[int | str, RegisteredSchema | Unusable]:
         """Return the schemas that records name, with their references.
 
-        Requests for schemas that the registry does not have are repeated, because a producer may have registered its
-        schema with another node, and a bad record may be left out forever. Earlier waits shorten later waits.
+        If the registry does not have a schema, the request is repeated, because a producer may have registered the
+        schema with another node. Otherwise good records could be dropped as bad. Earlier waits shorten later waits.
 
         Args:
             schema_ids: Their ids, or their GUIDs as texts.
@@ -353,7 +354,9 @@ class Registry:
         except RetriableError as away:
             if known is None:
                 raise
-            log.warning("%s Until it does, the newest schema of subject %s is %d.", away, subject, known.id)
+            log.warning(
+                "%s Until the registry answers, the newest schema of subject %s is %d.", away, subject, known.id
+            )
             return known
         _put(self._known, found.id, found)
         _put(self._newest, subject, found)
@@ -365,7 +368,7 @@ class Registry:
         Args:
             subject: The subject of which the schema becomes a version.
             text: The schema.
-            kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
+            kind: The type of the schema: AVRO, PROTOBUF or JSON.
 
         Raises:
             InvalidConfigurationError: The registry refuses the schema; with the registry's message.
@@ -377,7 +380,7 @@ class Registry:
         return self._id(subject, text, _Request(path, what, "register", _posted(text, kind), int))
 
     def id_of(self, subject: str, text: str, kind: str) -> int:
-        """Return the id of a subject's schema; raise the errors of `register`, and one if there is no such schema."""
+        """Return the id of a subject's schema; raise the errors of `register`, or an error if the schema is missing."""
         what = f"the given schema among the versions of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}"
         return self._id(subject, text, _Request(path, what, "find", _posted(text, kind), int))
@@ -449,7 +452,7 @@ class Registry:
             try:
                 return self._ask(url, asked, seconds)
             except RetriableError:
-                # Put this URL last, so that no request waits for it until all others have failed too.
+                # Put this URL last, so that the next requests try all other URLs first.
                 self._urls = (*(one for one in self._urls if one is not url), url)
                 raise
 
@@ -577,8 +580,8 @@ def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | Non
 def _away(asked: _Request, url: _Url, reason: str, seconds: float = 0.0) -> RetriableError:
     error = _AwayError(
         f"The schema registry {url.address} was asked to {asked.verb} {asked.what} and does not answer ({reason}). "
-        "Check that it runs and is reached from the driver and from all executors; schema.registry.timeout.ms says how "
-        "long a task waits."
+        "Check that the registry runs and can be reached from the driver and all executors. A task waits for "
+        "schema.registry.timeout.ms."
     )
     error.seconds = seconds
     return error

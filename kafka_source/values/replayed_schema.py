@@ -37,7 +37,7 @@ def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> 
     """
     found, wanted = then.column_type(), kind
     if pa.types.is_struct(kind):
-        # Each field with its whole type in the schema, of which the column may have only a part.
+        # Each field has its whole type in the schema here; the column may have only a part of this type.
         wanted = now.column_type(pa.struct([(field.name, pa.null()) for field in kind]))
     if found == wanted:
         return lambda column: _part(column, kind)
@@ -105,7 +105,7 @@ def _default(field: pa.Field, record: dict[str, Any], then: ReaderSchema, now: R
 
 def _not_readable(then: ReaderSchema, now: ReaderSchema, why: str) -> InvalidConfigurationError:
     return InvalidConfigurationError(
-        f"The checkpoint has an unfinished micro-batch that was planned with {then} for the column {now.column}, "
-        f"which the query's {now} cannot show: {why}. Start the query once with "
-        f"{now.column}.schema.id={then.id} and Trigger.AvailableNow, then as before."
+        f"The checkpoint has an unfinished micro-batch, for which column {now.column} was planned with {then}. The "
+        f"query's {now} cannot read these values: {why}. Start the query once with {now.column}.schema.id={then.id} "
+        "and Trigger.AvailableNow, then with your settings again."
     )

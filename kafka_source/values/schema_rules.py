@@ -72,11 +72,13 @@ def refuse_rules(rules: tuple[SchemaRule, ...], schema: str, *, writes: bool) ->
     text = "encrypted bytes" if any(rule.encrypts for rule in applied) else "values as they are before these rules"
     instead = "the topic would contain plain values" if writes else f"the column would contain {text}"
     how = (
-        "set schema.rules=ignore to write them so"
+        "set schema.rules=ignore to write such values"
         if writes
-        else ("set schema.rules=ignore to read them so, and decrypt or transform them with kafkagroup.map_in_arrow")
+        else (
+            "set schema.rules=ignore to read such values, and use kafkagroup.map_in_arrow to decrypt or transform them"
+        )
     )
     raise InvalidConfigurationError(
-        f"Rules of {schema} change its values when they are {verb}, and kafkagroup does not apply them: "
-        f"{', '.join(map(str, applied))}. Without them {instead}; {how}."
+        f"Rules of {schema} change values when the values are {verb}, and kafkagroup does not apply these rules: "
+        f"{', '.join(map(str, applied))}. Without the rules {instead}; {how}."
     )
