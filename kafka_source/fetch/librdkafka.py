@@ -1,4 +1,4 @@
-"""The fetch engine with librdkafka, slower than `native`: consumers in no group, time-outs, data loss, quota."""
+"""The fetch engine with librdkafka, whose consumers are in no group; slower than `native`."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _bytes(column: Column, messages: list[Message], values: list[Any]) -> pa.Arr
         try:
             value is None or value.decode("utf-8")
         except UnicodeDecodeError as error:
-            reason = f"the {column.name} is no UTF-8 text ({error.reason}); ask for `{column.name} binary`"
+            reason = f"the {column.name} is no UTF-8 text ({error.reason}); request `{column.name} binary`"
             raise _unreadable(message, reason) from None
     raise AssertionError("Arrow refused text that Python takes")
 
@@ -244,7 +244,7 @@ class LibrdkafkaEngine:
         client, deadline = cached_client(self._settings), Deadline(_CLUSTER_SECONDS)
         ends = client.run(end_offsets(client, [tp], deadline))
         if tp not in ends:
-            raise RetriableError(f"The leader of {tp.topic}-{tp.partition} does not say where the log ends.")
+            raise RetriableError(f"The leader of {tp.topic}-{tp.partition} does not return the end of the log.")
         return ends[tp]
 
     def check_cluster(self, expected: str | None, found: str | None) -> None:
@@ -289,7 +289,7 @@ class LibrdkafkaEngine:
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)
-            # Fetch no records ahead, because they are lost at the end of a task.
+            # Fetch no records ahead, because such records are lost at the end of a task.
             config |= {
                 "fetch.message.max.bytes": kind.grain,
                 "queued.min.messages": 1,
@@ -340,7 +340,7 @@ class _LibrdkafkaReader:
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = dict.fromkeys(self._open)
-        # When to check again a log that ended before its range.
+        # The time of the next check of a log that ended before its range.
         self._look_again: dict[TopicPartition, float] = {}
         self._ask_for_leaders_at = 0.0
         # The partitions that librdkafka has stopped fetching.
@@ -471,7 +471,7 @@ class _LibrdkafkaReader:
             self._pacer.fetched(self._meter.count(size), len(each))
 
     def _throttled(self) -> float:
-        """Return the seconds for which brokers throttle this client from now on, and count them."""
+        """Return the seconds for which brokers throttle this client from now on, and count these seconds."""
         throttle = self._meter.take_throttle()
         self._pacer.throttled(throttle)
         return throttle

@@ -1,4 +1,4 @@
-"""Estimates the bytes that librdkafka has received, by statistics once a second and counted messages between them.
+"""Estimates the bytes that librdkafka has received, by statistics once a second and by message counts in between.
 
 The bytes on the wire differ from message sizes, because batches are compressed, have headers, and are read ahead.
 """

@@ -22,15 +22,15 @@ NEAR_BYTES = 8 << 20
 """The initial fetch size. If the broker is near, 16 MiB would gain little and take twice the memory."""
 
 FAR_BYTES = 32 << 20
-"""The largest size, which bounds the memory of a worker."""
+"""The largest fetch size, which bounds the memory of a worker."""
 
 
 @dataclass(slots=True)
 class FetchSize:
     """The largest number of bytes to request from a broker.
 
-    The next request is sent when a response has arrived, so its round trip passes while the response is decoded. If the
-    round trip is longer, a larger response gives the task more to decode in that time.
+    The next request is sent when a response has arrived, so the task decodes this response during the round trip of the
+    next request. If the round trip takes longer than decoding, larger responses are requested.
 
     Args:
         most: The largest size; `fetch.max.bytes` can lower it.

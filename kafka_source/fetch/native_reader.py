@@ -58,13 +58,13 @@ class _Part:
         asked: The fetch offset of the next request; all records before it are decoded, or are being decoded.
         node: The broker to fetch from; None: currently unknown.
         epoch: The leader epoch to send with the request (KIP-320); -1: the broker does not check it.
-        topic_id: The topic's id, which the broker checks (KIP-516), from the metadata that name `node`; None: no id.
+        topic_id: The topic's id in the metadata that name `node`; the broker checks this id (KIP-516). None: no id.
         read_epoch: The leader epoch of the last batch that was read; -1: no batch yet.
         follower: Whether `node` is a follower of the partition (KIP-392).
         leader_only: Set after a fetch from a follower has failed.
         least_bytes: The fetch size that the next batch needs, if known.
         short_since: Time since which the log ends before the range, or the partition is unknown; None: neither.
-        waits_since: Time since which records are due. Time in which no broker could send them does not count.
+        waits_since: Time since which records are due. Time in which no broker could send records does not count.
         failures: Number of failures in a row since the partition last returned records; the back-off grows with it.
         look_again_at: Time to look up the leader, if `node` is None.
     """
@@ -279,7 +279,7 @@ class NativeReader:
         return max(1, int(most // batch)) * int(batch) if batch else most
 
     def _bytes_for(self, part: _Part, most: int) -> int:
-        """Return how many bytes to fetch for a range, at most `most`, so that little is fetched beyond the range."""
+        """Return the number of bytes to fetch for a range, at most `most`, and few bytes beyond the range."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
@@ -307,14 +307,14 @@ class NativeReader:
         return [part for part in self._parts.values() if part.node is None]
 
     def _patience(self, parts: Iterable[_Part]) -> float:
-        """Return the seconds until one of the parts is late, or its leader is to be looked up."""
+        """Return the seconds until a partition's records are late, or until its leader is to be looked up."""
         since = min(part.waits_since for part in parts)
         return max(_LAST_LOOK_SECONDS, since + self._request.timeout_ms / 1000 - time.monotonic())
 
     def _check_patience(self, parts: Iterable[_Part]) -> None:
-        """Raise RetriableError if a part has returned no records within `kafkaConsumer.pollTimeoutMs`."""
+        """Raise RetriableError if a partition has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        # If a log ends too early, ask its leader once more, because an error about lost records says more.
+        # If a log ends too early, ask its leader once more, because an error about lost records has more details.
         late = [
             part
             for part in parts
@@ -489,7 +489,7 @@ class NativeReader:
         Args:
             part: The partition.
             fetched: The partition's part of the response.
-            alone: Whether no earlier partition of the response has records either.
+            alone: Whether all earlier partitions of the response have no records.
         """
         if fetched.high_watermark >= part.whole.end:
             part.short_since = None
@@ -531,7 +531,7 @@ class NativeReader:
                 return
             if planned >= 0 and 0 <= end < part.whole.end:
                 problem_in_words = (
-                    f"from offset {end} on the leader of epoch {found.leader_epoch} lacks records that were planned "
+                    f"from offset {end} on, the leader of epoch {found.leader_epoch} lacks records that were planned "
                     f"with the leader of epoch {planned}"
                 )
                 self._report_loss(part, truncated_to=end, problem=problem_in_words)
@@ -601,13 +601,13 @@ class NativeReader:
             if another:
                 part.node = None
             if partition is None:
-                # A broker that has just started may not know the topic yet, or know a deleted topic of this name.
+                # A broker that has just started may lack the topic, or may still have a deleted topic of this name.
                 if part.node is None and part.short_for() > self._request.loss_patience:
                     self._report_loss(part, reason=another)
                     del self._parts[tp]
             elif topic is not None and part.node is None and partition.leader >= 0:
                 if self._is_outdated(topic, part) and part.short_for() <= self._request.loss_patience:
-                    self._problem = f"A broker names an older leader of {part.name} than the plan: it is cut off."
+                    self._problem = f"A broker that is cut off names an older leader of {part.name} than the plan."
                     continue
                 part.topic_id = topic.topic_id
                 self._continue_at_leader(part, partition)

@@ -1,9 +1,10 @@
-"""Fetch requests and responses as bytes: versions, the broker's wait, the throttle time; one request in flight.
+"""Fetch requests and responses as bytes, and a connection with one request in flight.
 
 Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by id
 (KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by name, for
-brokers before 3.1 and topics without an id; it names the preferred replica (KIP-392), and is the last version before
-the flexible versions. Both versions are encoded by hand in 10 µs; a general encoder takes hundreds.
+brokers before 3.1 and topics without an id. Its responses name the preferred replica (KIP-392), and it is the last
+version before the flexible versions. Both versions are encoded by hand in 10 µs; a general encoder takes hundreds of
+µs.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def engine_for(name: str, settings: Settings) -> FetchEngine:
         InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
     """
     if is_native(name):
-        # Imported here: it needs the Rust kernel, which not every machine has.
+        # This import needs the Rust kernel, which some machines lack.
         from kafka_source.fetch import native_reader
 
         return native_reader.engine(settings)

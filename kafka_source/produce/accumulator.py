@@ -101,7 +101,7 @@ class Accumulator:
         return [RecordBatch(TopicPartition(self._topics[t], p), data) for t, p, _, data in taken]
 
     def split(self, batch: RecordBatch) -> list[RecordBatch]:
-        """Split a batch that is too large for its topic in two. Later batches are smaller too."""
+        """Split a batch that is too large for its topic into two batches. Later batches are smaller, too."""
         return [RecordBatch(batch.tp, data) for data in self._encoder.split(batch.data)]
 
 

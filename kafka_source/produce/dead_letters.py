@@ -1,4 +1,4 @@
-"""Dead letters: read records whose values cannot be decoded, written unchanged to another topic.
+"""Dead letters: records whose values cannot be decoded, and that are written unchanged to another topic.
 
 Their headers have the names that Kafka Streams gives its dead letters (KIP-1034, `ExceptionHandlerUtils`).
 """
@@ -29,7 +29,7 @@ _EXCEPTION = f"kafkagroup.{UnreadableRecordError.__name__}"
 
 
 def check_dead_letter_topic(options: ReadOptions, cluster: Cluster, subscribed: Collection[TopicPartition]) -> None:
-    """Check in the driver that dead letters can be written, before the first task finds one.
+    """Check in the driver that dead letters can be written, before the first task finds a bad record.
 
     Raises:
         OptionError: The query reads the topic of its dead letters.

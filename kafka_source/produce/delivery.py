@@ -1,4 +1,4 @@
-"""Deliver the records of one task: the interface of the engines, their choice, the check of the topic."""
+"""Deliver the records of one task: the interface and the choice of the engines, and the check of the topic."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto"
         The number of records.
 
     Raises:
-        DeliveryError: A record was not delivered. Records after it may have been delivered or not.
+        DeliveryError: A record was not delivered. Later records may or may not have been delivered.
         AuthenticationError: The brokers refuse the credentials.
     """
     delivery = _engine(settings, engine).at_least_once(settings)
@@ -141,7 +141,7 @@ def check_settings(settings: Settings, engine: str) -> None:
 
 
 def check_topic(settings: Settings, topic: str) -> None:
-    """Before records are written, check that their topic exists. The brokers may create it, as for a producer.
+    """Before records are written, check that their topic exists. The brokers may create the topic, as for a producer.
 
     If brokers that answered earlier do not answer now, the delivery raises the error.
 

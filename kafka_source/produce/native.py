@@ -1,4 +1,4 @@
-"""The native engine for writes: each task has a delivery, at least once or in a transaction, by a `Sender`.
+"""The native engine for writes: a `Sender` delivers a task's records, at least once or in a transaction.
 
 A delivery lives as long as its task. `NativeProducer`, one in each worker process for each set of settings, keeps
 connections, metadata and an idempotent identity for later tasks.
@@ -83,7 +83,7 @@ class NativeTransactionalDelivery:
         transaction: See `TransactionalDelivery`.
 
     Raises:
-        UnknownOutcomeError: It is unknown whether the transactional id is initialised, or will be.
+        UnknownOutcomeError: The coordinator may have initialised the transactional id, or may still do so.
         KafkaGroupError: The transactional id could not be initialised.
     """
 

@@ -2,9 +2,9 @@
 
 Version 13 names topics by id (KIP-516, Kafka 4.1), so the broker refuses records for a topic that was deleted and
 created again. Version 8 names topics by name, for older brokers and topics without an id. From version 12 on, a request
-adds its partitions to the transaction implicitly, which is KIP-890's second protocol (docs/design/transactions.md). The
-second protocol has version 12 in place of version 8, and the first protocol has only version 8. Source:
-`ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
+adds its partitions to the transaction implicitly, which is KIP-890's second protocol (docs/design/transactions.md).
+Without topic ids, a transaction of the second protocol uses version 12. A transaction of the first protocol always uses
+version 8. Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class ProduceConnection(RequestConnection):
     """Sends Produce requests, one at a time.
 
     Args:
-        raw: An authenticated connection, which this object owns from here on.
+        raw: An authenticated connection; this object takes ownership of it.
         acks: 1 or -1 (all).
         timeout: Seconds without a byte of a response after which the connection counts as lost.
 

@@ -115,7 +115,7 @@ class Sender:
         self._left_at = time.monotonic()
 
     def flush(self) -> None:
-        """Send everything and wait until it is acknowledged; errors as in `send`."""
+        """Send all records and wait until they are acknowledged; errors as in `send`."""
         self._resume()
         self._enqueue(everything=True)
         while self._queued_bytes:
@@ -186,7 +186,7 @@ class Sender:
     # ---- requests
 
     def _poll(self, *, wait: bool) -> None:
-        """Send what can be sent and handle the responses that have arrived; with `wait`, wait for a response."""
+        """Send all batches that can be sent, and handle all received responses; with `wait`, wait for a response."""
         self._find_leaders()
         self._send_requests()
         if self._receive(wait=wait):
@@ -270,8 +270,8 @@ class Sender:
         if self._transaction is None or all(queue.tp in self._in_transaction for queue in queues):
             return
         if self._transaction.opened.second_protocol and len({queue.leader for queue in self._queues.values()}) == 1:
-            # In this protocol the leader has the partitions added. If several leaders did so at the same time, they
-            # would wait for each other, for longer than one request takes.
+            # In this protocol the leader requests to add its partitions to the transaction. Requests of several leaders
+            # would wait for each other, longer than one AddPartitionsToTxn request takes.
             return
         # Add all known partitions, in one request.
         new = self._queues.keys() - self._in_transaction

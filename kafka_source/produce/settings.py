@@ -21,7 +21,8 @@ REQUEST_BYTES = 1_048_576
 LINGER_MS = 50
 """kafkagroup's default of `linger.ms`.
 
-Full batches cost half as much as small batches. No record waits longer; the flush at a task's end sends every batch.
+Full batches cost half as much as small batches. A record waits at most this long; the flush at a task's end
+sends every batch.
 """
 
 # Long enough for a batch and a restart of the driver. Brokers allow 15 minutes by default (transaction.max.timeout.ms).
@@ -31,7 +32,7 @@ _ACKS = {"all": -1, "-1": -1, "1": 1}
 # librdkafka's default. With Java's 16 KiB the broker would get 60 times as many requests.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
-# Short, because brokers know a new topic sooner, and a wrong name should be reported within ten seconds.
+# Short: brokers know a new topic within this time, and a wrong name should be reported within ten seconds.
 UNKNOWN_TOPIC_MS = 5_000
 
 
@@ -144,7 +145,7 @@ _IDEMPOTENCE = (
 
 
 def is_idempotent(settings: Settings) -> bool:
-    """Return whether an at-least-once producer is idempotent, because no other setting contradicts it (Java's rule)."""
+    """Return whether no setting contradicts idempotence; an at-least-once producer is then idempotent (Java's rule)."""
     given = settings.get("enable.idempotence")
     return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
 

@@ -1,4 +1,4 @@
-"""The account of a query's quota, which decides by the tasks' fetches when each task may fetch, and how much.
+"""The account of a query's quota: from the tasks' fetches, it decides when and how much each task may fetch.
 
 KIP-13 delays a reader by (observed - bound x window) / bound. With the brokers' sliding window, a reader's pause
 counts twice: when it happens, and when it leaves the window. Here the window begins with the first fetch, and moves
@@ -64,7 +64,7 @@ class Sensor:
 
 
 CATCH_UP_FACTOR = 0.04
-"""The part of the bound by which a reader may exceed it after a pause, both in its pace and in a window's sum."""
+"""The part of the bound by which a reader may exceed the bound after a pause, in its rate and in a window's sum."""
 
 
 class Limiter:
@@ -80,7 +80,7 @@ class Limiter:
         self._bound = bound
         self.sensor = Sensor(windows, seconds)
         self._max_saved = CATCH_UP_FACTOR * windows * seconds
-        # The amount since the beginning of the delay's window, and when the pace allows the next fetch.
+        # The amount in the delay's window, and the time at which the rate allows the next fetch.
         self._amount = 0.0
         self._since = self._next_at = float("-inf")
 
@@ -106,7 +106,7 @@ class Limiter:
 
 
 GRANT_SECONDS = 0.05
-"""A grant is what the bound allows in this time, so all tasks together send twenty requests a second."""
+"""A grant is the amount that the bound allows in this time, so all tasks together send twenty requests a second."""
 
 BROKER_SAFETY_FACTOR = 0.99
 """The part of the brokers' quota that a query uses, because their window is not aligned with the query's."""
@@ -183,7 +183,7 @@ class Account:
         self.reported = Reported()
 
     def change(self, bounds: Bounds) -> None:
-        """Set other bounds, and forget earlier fetches; if they still counted, lower bounds would stop the query."""
+        """Set other bounds, and forget earlier fetches, which would stop the query if the bounds are lower."""
         with self._lock:
             self.bounds = bounds
             self._limiters = self._limiters_of(bounds)

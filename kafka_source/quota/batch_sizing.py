@@ -23,7 +23,7 @@ def admit(
 
     Args:
         starts: Start offsets.
-        ends: The end offsets if there were no quota; they may be of more partitions.
+        ends: The end offsets without a quota, perhaps of more partitions.
         record_bytes: Measured bytes of an offset; an unmeasured partition gets the average of the others.
         allowed: Bytes and records of the micro-batch.
     """

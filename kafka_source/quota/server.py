@@ -183,7 +183,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
     """
     try:
         with private_directory() as directory:
-            # The name is made of what the process's accounts have in common. The settings' repr masks secrets.
+            # The name is derived from the values that the process's accounts share. The settings' repr masks secrets.
             file = directory / f"quota-{driver}-{name_of((quota, settings, rate))}.json"
             return replace(_read(file, quota) or _start(quota, settings, rate, driver, file), account=name)
     except PermissionError as problem:
@@ -205,7 +205,7 @@ def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
 def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, file: Path) -> Ticket:
     listener, ticket = listen(quota, settings, rate)
     with listener:
-        # Do not pass these as arguments, because the settings may contain secrets.
+        # Do not pass these values as command-line arguments, because the settings may contain secrets.
         message = (ticket, settings, rate)
         start_side_process(__name__, [str(listener.fileno()), str(driver), str(file)], message, [listener.fileno()])
     file.write_text(json.dumps([astuple(ticket.server), astuple(ticket.bounds)]))

@@ -1,4 +1,4 @@
-"""A task's side of a quota: the time and size of its fetches, also without an answer of the server."""
+"""A task's side of a quota: the time and size of its fetches, with or without an answer of the server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Allowances:
         return self._own.grant(report, time.monotonic())
 
     def _keep_to_share(self, problem: Exception) -> Account:
-        # A server that answered before and resets the connection has ended with its query, whose tasks end too.
+        # If a server that has answered resets the connection, its query has ended, and the query's tasks end, too.
         has_ended = isinstance(problem, (ConnectionResetError, BrokenPipeError))
         level = logging.INFO if has_ended else logging.WARNING
         log.log(level, "quota server not reachable (%s); this task keeps to its share of the bound", problem)

@@ -1,9 +1,9 @@
 """The number of offsets that makes a trigger last its target time (`targetTriggerDuration`). Pure.
 
-A trigger takes `fixed + cost x offsets` seconds. This is the line through the recent micro-batches by the median of all
-slopes (Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. If
-all recent sizes are alike, because the size cannot follow the line (at least one offset a partition), a larger
-micro-batch shows which part of the time is fixed. A restart may change the speed, so it discards all measures.
+A trigger takes `fixed + cost x offsets` seconds. This line goes through the recent micro-batches, and its slope is the
+median of all slopes (Theil-Sen). So one odd trigger does not move the line. The next micro-batch has as many offsets as
+the line allows. A micro-batch has at least one offset a partition, so all recent sizes may be alike. In this case a
+larger micro-batch shows which part of the time is fixed. A restart may change the speed, so it discards all measures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REMEMBERED = 10
 """The number of micro-batches through which the line goes."""
 
 _PROBE_AFTER = 3
-"""After this number of micro-batches of similar size that miss the goal, the next one has twice the size."""
+"""After this number of micro-batches of similar size that miss the goal, the next micro-batch has twice the size."""
 
 _PROBE_AGAIN = 30
 """The number of triggers after which the measured fixed part is too old."""
@@ -40,7 +40,7 @@ _OVER_FIXED = 1.25
 """The shortest trigger, as a multiple of its fixed part, because smaller micro-batches would hardly be faster."""
 
 _WAITED_SECONDS = 0.1
-"""After a wait for the interval, Spark calls the source within this time of a multiple of the interval since 1970."""
+"""After a wait for the trigger interval, Spark calls the source at most this time after a multiple of the interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ _Point = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class TriggerSize:
-    """The number of offsets of the next micro-batch, by the durations of the previous ones.
+    """The number of offsets of the next micro-batch, from the durations of previous micro-batches.
 
     Attributes:
         target: The target duration of a trigger, in seconds.

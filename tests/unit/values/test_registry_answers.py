@@ -75,9 +75,9 @@ TABLE = {
     "large": Row((200, {}, b" " * (1 << 20 | 1)), "config", "is larger than 1048576 bytes", ALWAYS),
     "redirect": Row((302, REDIRECT, b""), "config", "it redirects to http://127.0.0.1, which is not followed"),
     "redirect to nowhere": Row((302, {}, b""), "config", f"HTTP 302: {PATH}"),
-    "hang-up": Row((HANGS_UP, {}, b""), "away", "(RemoteDisconnected). Check that it runs"),
-    "silence": Row((SILENT, {}, b""), "away", "(no answer within 1 s). Check that it runs"),
-    "refused": Row(None, "away", "(Connection refused). Check that it runs"),
+    "hang-up": Row((HANGS_UP, {}, b""), "away", "(RemoteDisconnected). Check that the registry runs"),
+    "silence": Row((SILENT, {}, b""), "away", "(no answer within 1 s). Check that the registry runs"),
+    "refused": Row(None, "away", "(Connection refused). Check that the registry runs"),
 }
 
 REQUESTS: dict[str, tuple[Callable[[Settings], object], str]] = {
