@@ -64,8 +64,8 @@ class Rows:
         """Return the record batch and begin the next.
 
         Raises:
-            UnreadableRecordError: A value of a column that is requested as text, or the key of a header, is no text.
-                Or a timestamp is outside of Spark's range.
+            UnreadableRecordError: A column that is requested as text, or the key of a header, has a value that is no
+                text; or a timestamp is outside of Spark's range.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -225,7 +225,7 @@ class LibrdkafkaEngine:
             self._idle[kind] = client
 
     def close(self) -> None:
-        """Close the idle consumers; a task that still reads closes its own at its end."""
+        """Close the idle consumers; a task that still reads closes its own consumer at its end."""
         self._closed = True
         while self._idle:
             self._idle.popitem()[1].consumer.close()
@@ -239,7 +239,7 @@ class LibrdkafkaEngine:
         """Return a partition's high watermark, because a read_committed consumer only shows the last stable offset.
 
         Raises:
-            RetriableError: No broker answers, or the leader does not.
+            RetriableError: No broker answers, or the leader does not answer.
         """
         client, deadline = cached_client(self._settings), Deadline(_CLUSTER_SECONDS)
         ends = client.run(end_offsets(client, [tp], deadline))

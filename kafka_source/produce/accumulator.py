@@ -78,7 +78,8 @@ class Accumulator:
         Args:
             topic: The topic; the records' own `topics` are ignored.
             partitions: The topic's number of partitions.
-            records: The records. If `partitions` is null, the partitioner chooses (murmur2 of the key, as in Java).
+            records: The records. If `partitions` is null, the partitioner chooses the partition (murmur2 of the key, as
+                in Java).
 
         Raises:
             DeliveryError: A record is too large, or its partition does not exist.

@@ -183,7 +183,7 @@ async def _find_topic(client: KafkaClient, topic: str, deadline: Deadline) -> No
 
 def _engine(settings: Settings, engine: str) -> ProduceEngine:
     if writes_native(settings, engine):
-        # Imported here: the native engine is optional.
+        # Imported here, because the native engine is optional.
         from kafka_source.produce import native
 
         return native

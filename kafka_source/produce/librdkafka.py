@@ -1,4 +1,4 @@
-"""The engine that writes with librdkafka: its defaults, a full queue, one Python call for each record."""
+"""The engine that writes with librdkafka, by one Python call for each record."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class LibrdkafkaDelivery:
         try:
             return call()
         except KafkaException as error:
-            # A fatal error arrives here. If a record has failed, the record's error says more.
+            # A fatal error arrives here. If a record has failed, the record's error has more details.
             failure = from_confluent(error, "Writing failed") if self._failed is None else self._error(*self._failed)
             raise failure from error
 

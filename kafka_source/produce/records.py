@@ -22,7 +22,7 @@ class Records:
         values: binary; a null is a tombstone.
         keys: binary.
         topics: string for each record, or one topic for all records.
-        partitions: int32; for a null the partitioner chooses.
+        partitions: int32; for a null the partitioner chooses the partition.
         headers: list<struct<key: string, value: binary>>; null for a record without headers.
     """
 
@@ -76,7 +76,7 @@ class Records:
 
 
 def _compute() -> Any:
-    # Imported here: it adds 50 ms to the start of each Python worker, and most sinks do not need it.
+    # Imported here, because this import takes 50 ms in each Python worker, and most sinks do not need the module.
     import pyarrow.compute
 
     return pyarrow.compute

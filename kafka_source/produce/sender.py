@@ -281,7 +281,7 @@ class Sender:
     # ---- responses
 
     def _receive(self, *, wait: bool) -> bool:
-        """Handle the responses that have arrived; return whether there was any."""
+        """Handle all received responses; return whether a response was received."""
         now = time.monotonic()
         retries = (queue.retry_at for queue in self._queues.values() if queue.batches and queue.retry_at > now)
         ready = poll_readable(self._connections.values(), min([now + _MAX_WAIT, *retries]) if wait else now)
@@ -332,7 +332,8 @@ class Sender:
             self._back_off(queue)
 
     def _split(self, queue: _PartitionQueue) -> None:
-        """Split the first batch in two, because the topic accepts smaller batches only (Kafka: `ProducerBatch.split`).
+        """Split the first batch into two, because the topic accepts only smaller batches (Kafka:
+        `ProducerBatch.split`).
 
         The sender does not know the topic's limit, because describing a topic's configuration needs another permission.
         """
@@ -423,7 +424,7 @@ class TaskTransaction:
             raise AbortableError(str(error), code=error.code) from error
 
     def abort(self) -> None:
-        """Abort the transaction. Without an answer, the next initialisation of this transactional id aborts it."""
+        """Abort the transaction, or leave the abort to the next initialisation of the transactional id."""
         with contextlib.suppress(KafkaGroupError):
             self._client.run(self._give_up(Deadline(_ABORT_SECONDS)))
 

@@ -1,4 +1,4 @@
-"""Serve a query's quota to its tasks, in a stream's driver or in a process of its own; `quota.report`.
+"""Serve a query's quota to its tasks, in a stream's driver or in a process of its own; write `quota.report`.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
 first planner or driver starts a process beside the Spark driver. Later planners and drivers with the same quota and
@@ -67,7 +67,7 @@ class QuotaServer:
             return found
 
     def close(self) -> None:
-        """End the server. Then tasks use their share of the bound."""
+        """End the server; tasks then use their share of the bound."""
         self._stop_watching()
         self.port.close()
 
@@ -143,7 +143,7 @@ class StreamQuota:
 
         Args:
             slot: The number of the slot or, without a group, of the input partition.
-            share: The task's part of all that the micro-batch has to read.
+            share: The task's part of the micro-batch.
         """
         return replace(self._ticket, bounds=self._account.bounds).of(slot, share)
 

@@ -1,4 +1,4 @@
-"""From a stream's task reports: the number of bad values, and the number of cores that its target needs."""
+"""The number of bad values, and the number of cores that a stream's target needs, from the reports of tasks."""
 
 from __future__ import annotations
 

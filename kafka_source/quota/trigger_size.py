@@ -3,7 +3,8 @@
 A trigger takes `fixed + cost x offsets` seconds. This line goes through the recent micro-batches, and its slope is the
 median of all slopes (Theil-Sen). So one odd trigger does not move the line. The next micro-batch has as many offsets as
 the line allows. A micro-batch has at least one offset a partition, so all recent sizes may be alike. In this case a
-larger micro-batch shows which part of the time is fixed. A restart may change the speed, so it discards all measures.
+larger micro-batch shows which part of the time is fixed. A restart may change the speed, so a restart discards all
+measurements.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class TriggerSize:
         if latest[0] < self.limit / 2 and latest[1] <= self.goal:
             # A quiet topic: a micro-batch far below the limit does not contradict the limit.
             return size
-        # While the time after the reading was unknown, triggers that waited counted as too short.
+        # Earlier points of triggers that waited are too short if the time after the reading was unknown.
         earlier = self.points if size.after_reading <= _ODD * self.after_reading else ()
         points = _without_former_speed((*earlier, latest), self.fixed)[-_REMEMBERED:]
         line, known = line_through(points, self.fixed), bool(_slopes(points))

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 # The kernel's id for the writer schema of values that do not name a schema.
 _UNNAMED = 0
-# The longest wait for a schema that the registry does not know, before the query ends.
+# With `mode=FAILFAST`, the longest wait for a schema that the registry does not have.
 _FAILFAST_SECONDS = 1.0
 
 
@@ -233,7 +233,7 @@ class _Decoder:
         )
         # The schema ids of earlier JSON values, if a newer schema ends the query.
         self._met = set[int]()
-        # By the id of a writer schema that can never be used: the reason.
+        # The reasons for ids whose writer schemas can never be used.
         self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
@@ -248,7 +248,7 @@ class _Decoder:
     def decode(
         self, raw: pa.Array, headers: pa.Array | None = None, patience: float | None = None
     ) -> tuple[pa.Array, list[_Bad]]:
-        """Return the decoded column and its bad values; if the first rows fill a batch, only for these rows.
+        """Return the decoded column and its bad values. If the first rows fill a batch, return only these rows.
 
         For `patience` see `Registry.by_ids`.
         """

@@ -1,4 +1,4 @@
-"""The schemas that the headers of records name by GUIDs, as Confluent's serializers write them.
+"""The GUIDs of schemas in record headers, as Confluent's serializers write them.
 
 The header has a byte 1, the GUID of 16 bytes and, with Protobuf, the indexes of the message. As for Confluent's
 deserializers, a record without the header has the id of its schema in front of the value.

@@ -1,4 +1,4 @@
-"""HTTP requests to a few hosts, over one kept connection to each, through the environment's proxy.
+"""HTTP requests to a few hosts, over one kept connection for each host, through the environment's proxy.
 
 Redirects are not followed. A request ends at its time limit, even if the server sends a byte now and then.
 """

@@ -1,4 +1,4 @@
-"""Whether values of a column can be valid by a JSON Schema.
+"""Check whether values of a column can be valid by a JSON Schema.
 
 Only types, properties and items are compared, not keywords about single values (`pattern`, `enum`, `not`, …). Empty
 arrays, empty maps and nulls are valid in more schemas; they are ignored.
@@ -149,7 +149,7 @@ class _Fit:
 
 
 def _written(kind: pa.DataType) -> object:
-    """Return the JSON type as which a column's values are written."""
+    """Return the JSON type of a column's written values."""
     if pa.types.is_struct(kind) or pa.types.is_map(kind):
         return "object"
     if pa.types.is_list(kind):
@@ -164,7 +164,7 @@ def _has(kind: pa.DataType) -> str:
 
 
 def _name(kind: pa.DataType) -> str:
-    """Return Spark's name of a type, without its parts."""
+    """Return Spark's name of a type, without the types of its fields or items."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     nested = ((pa.types.is_struct, "struct"), (pa.types.is_map, "map"), (pa.types.is_list, "array"))

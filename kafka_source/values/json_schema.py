@@ -201,7 +201,7 @@ class _Reader:
         return _SCALARS.get(str(kind))
 
     def _listed(self, parts: list[Json], others: Json, document: str, within: tuple[str, ...]) -> _Node:
-        """Return one kind for a value's parts: the listed parts, and any others, whose schema is `others`."""
+        """Return one kind for all parts of a value: the listed parts, and the other parts, whose schema is `others`."""
         listed = [self.node(one, document, within) for one in parts]
         if isinstance(others, dict):
             listed.append(self.node(others, document, within))
@@ -226,7 +226,7 @@ def _id_of(document: Json) -> str:
 
 
 def list_of(value: Json) -> list[Json]:
-    """Return a part of a schema that should be a list; an empty list if it is not."""
+    """Return a part of a schema that should be a list; an empty list if the part is no list."""
     return value if isinstance(value, list) else []
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The frame of a value whose schema has no number.
 _FRAME = bytes(5)
 
-# How often a record is shown within itself.
+# The depth to which a record is shown within itself.
 _RECURSIVE_DEPTH = 5
 
 

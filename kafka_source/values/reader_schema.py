@@ -50,7 +50,7 @@ class ReaderSchema:
 
     Attributes:
         text: The Avro or JSON Schema as JSON (for several subjects the union of their records), the text of a `.proto`
-            file, or the type of JSON values as Spark's `from_json` takes it.
+            file, or a type for JSON values, as for Spark's `from_json`.
         id: Its id in the registry; None: the schema was given in the options, or belongs to several subjects.
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
@@ -181,7 +181,7 @@ def registered(
         registry: The settings of the registry's client, without their prefix.
         schema_id: The id.
         message: The full name of the message of a Protobuf schema; None: its first message.
-        column: The column for which the schema is.
+        column: The column that has the schema.
         value_format: The format that the schema must have; None: any.
     """
     return _usable(registry_of(registry).by_id(schema_id), message, column, value_format)

@@ -1,4 +1,4 @@
-"""The client of a schema registry: finds and registers schemas; references, unknown ids, cache, attempts, logins.
+"""The client of a schema registry, which finds and registers schemas, with their references.
 
 Each process requests an id once and keeps the response. If the registry is overloaded or unreachable, a request is
 repeated for `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
@@ -53,7 +53,7 @@ _MAX_KEPT = 1000
 # Registries have signed ids.
 _MAX_ID = (1 << 31) - 1
 
-# The time for which a refusal counts, because a schema may be deleted and registered again.
+# The seconds for which a refusal counts, because a deleted schema may be registered again.
 _UNUSABLE_SECONDS = 60.0
 # The first and longest pause before an unknown schema is requested again: a node of the registry may get it late.
 _LATE_PAUSES = (1.0, 10.0)
@@ -436,7 +436,7 @@ class Registry:
                 continue
             if len(included) == _MAX_REFERENCES:
                 raise _UnusableError(f"{what} has more than {_MAX_REFERENCES} references")
-            # Also deleted versions, as in Java's client, because records may still need them.
+            # Request deleted versions, too, as Java's client does, because records may still need these versions.
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}?deleted=true"
             target = f"version {version} of subject {subject}, to which {what} refers"
             found = self._answer(_Request(path, target), deadline)
@@ -541,7 +541,7 @@ def _url(text: str) -> _Url:
 
 
 def _headers(settings: Settings) -> dict[str, str]:
-    """Return the headers of a login, in Confluent's settings."""
+    """Return the headers of a login, from settings with Confluent's names."""
     sources = {
         "basic.auth.credentials.source": ("USER_INFO", "URL"),
         "bearer.auth.credentials.source": ("STATIC_TOKEN",),

@@ -1,7 +1,7 @@
 """Rules of a schema that change its values: the encryption and transformations of Confluent's data contracts.
 
-Confluent's serializers apply such rules when they write or read, by executors that this project lacks. Without these
-executors a column would contain unchanged values, such as encrypted text.
+Confluent's serializers apply such rules by executors, which this project does not have. Without these executors a
+column would contain unchanged values, such as encrypted text.
 """
 
 from __future__ import annotations
