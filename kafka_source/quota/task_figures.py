@@ -1,4 +1,4 @@
-"""The number of bad values, and the number of cores that a stream's target needs, from the reports of tasks."""
+"""Figures from a stream's task reports: the number of bad values, and the number of cores that the target needs."""
 
 from __future__ import annotations
 
