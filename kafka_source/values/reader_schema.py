@@ -197,7 +197,7 @@ def _usable(
         try:
             kind = json_schema_type(found.text, dict(found.imports))
         except SchemaError as problem:
-            found = Unusable(f"of the JSON Schema with id {found.id}, {problem}")
+            found = Unusable(f"the JSON Schema with id {found.id} has no column type, because {problem}")
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The schema of the column {column} cannot be used: {found.reason}.")
     protobuf = ProtobufMessage(message, found.imports) if found.kind == "PROTOBUF" else None
