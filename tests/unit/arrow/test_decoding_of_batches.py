@@ -88,7 +88,8 @@ def test_a_schema_may_be_named_in_a_header_and_values_may_be_json(registry: Regi
     assert of_json["value"].to_pylist() == [{"id": 5}]
     registry.add(5, {"$ref": "line.json"}, schemaType="JSON")
     with pytest.raises(
-        InvalidConfigurationError, match=r"JSON Schema with id 5, it refers to line\.json, which is none"
+        InvalidConfigurationError,
+        match=r"JSON Schema with id 5 has no column type, because it refers to line\.json, which is none",
     ):
         list(decode_values([], {"url": registry.url}, schema_id=5))
 

@@ -28,7 +28,8 @@ def test_each_record_of_a_union_has_its_own_types():
 
 
 @pytest.mark.parametrize(
-    ("schema", "why"), [('"long"', "sent is no record"), (json.dumps(LINE), r"sent is a record shop\.Line, as")]
+    ("schema", "why"),
+    [('"long"', "sent is no record"), (json.dumps(LINE), r"sent and of another .* record shop\.Line")],
 )
 def test_what_is_no_union_of_records_is_refused(schema, why):
     with pytest.raises(ValueError, match=why):
