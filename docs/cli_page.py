@@ -72,24 +72,25 @@ KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
   `config.providers`. A secret in a file that other users can read causes a warning.
 - `command.config` names a properties file, relative to the file of the contexts. The context's own settings take
   precedence over it.
-- With `--context`, variables of the environment do not count, because they may name another cluster. `-b`, `-c` and
-  `--command-config` still count.
-- `KAFKAGROUP_CONTEXT` and the context `default` count only if no option, variable or file names a cluster. So a
+- With `--context`, the command ignores environment variables, because they may name another cluster. `-b`, `-c` and
+  `--command-config` take precedence over the context.
+- `KAFKAGROUP_CONTEXT` and the context `default` apply only if no option, variable or file names a cluster. So a
   context's password is not sent to another cluster.
 
 ## Output
 
-`-o table` is for people and can change with any version. `-o json` and `-o csv` (the first table of a command) are for
-programs; their field names belong to the [public API](public-api.md). Below, `string?` may be null, `[string]` is an
-array and `{`…`}` an object. A lag includes all offsets of a partition without a committed offset, but no partition
-without a leader. Results go to standard output; notes, warnings and errors go to standard error.
+`-o table` is for people and can change with any version. `-o json` and `-o csv` are for programs; their field names
+belong to the [public API](public-api.md). CSV contains only the first table of a command. Below, `string?` may be null,
+`[string]` is an array and `{`…`}` is an object. If a partition has no committed offset, its lag is the number of
+offsets in its log. Partitions without a leader do not count. Results go to standard output; notes, warnings and errors
+go to standard error.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
 | 1 | failed, for the reason on standard error: the brokers refuse or do not answer, or a group, topic or file does not exist |
 | 2 | wrong usage |
-| 3 | `--fail-above-lag` is exceeded; `healthcheck` found a stalled group; `stop` or `pause` found that queries did not reach their boundaries within `--timeout`, or had passed them |
+| 3 | `--fail-above-lag` is exceeded; `healthcheck` found a stalled group; in `stop` or `pause`, a query did not reach its boundaries within `--timeout`, or passed a boundary |
 
 ```shell
 kafkagroup group billing --fail-above-lag 100000 --summary || page-operator
@@ -111,9 +112,9 @@ kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
 
 ## By habit
 
-Unambiguous commands of other tools work too; standard error shows the command that runs instead: `group list`, `group
-describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest --execute`, `topics describe T`, `peek T
---from-beginning`, `consume T`, `tail T`, `version`.
+If a command of another tool is unambiguous, the equivalent command runs. Standard error shows this command. Examples:
+`group list`, `group describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest --execute`,
+`topics describe T`, `peek T --from-beginning`, `consume T`, `tail T`, `version`.
 
 Without `--private`, `groups` does not list [side groups](operations.md#lag-monitors-and-side-groups).
 
@@ -149,11 +150,11 @@ According to the help of Kafka 4.3's tools:
 """  # noqa: E501 - rows of tables
 
 _DOCUMENTS_OF_THEIR_OWN = {
-    "offsets export": "The document has the fields `version`, `group`, `cluster` and `topics`; a topic has `id` and "
-    "`partitions`, and a partition `offset`, `leader_epoch` and `metadata`. The same offsets give the same document.",
+    "offsets export": "The document has the fields `version`, `group`, `cluster` and `topics`. A topic has `id` and "
+    "`partitions`; a partition has `offset`, `leader_epoch` and `metadata`. The same offsets give the same document.",
     "quota show": "The JSON is the document of [`quota.report`](quotas.md). CSV has the fields `slot`, `bytes`, "
     "`records`, `throttle_seconds` and `broker_throttle_seconds`.",
-    "quota set": "The command prints what it writes into the file, as JSON.",
+    "quota set": "The command prints the new content of the file as JSON.",
     "doctor": "[Its page](doctor.md) describes the JSON.",
 }
 # What they write is no listing.

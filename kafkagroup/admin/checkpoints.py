@@ -1,9 +1,9 @@
 """Read the positions of queries from the files of their checkpoints, and change checkpoints of Spark's Kafka source.
 
-A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
-a line for each source. In version 1, the lines belong to source 0, 1 and so on. Queries with named sources have version
-2, in which each line begins with the source's name and a colon. A file of the same name in `commits` marks the batch as
-finished. Spark's Kafka source writes the start of a query's first batch to `sources/{source}/0`
+The folder `offsets` of a checkpoint (Spark's OffsetSeqLog) has a file for each micro-batch: a version, a line about the
+batch, and a line for each source. In version 1, the lines belong to source 0, 1 and so on. In version 2, which is for
+named sources, each line begins with the source's name and a colon. A file of the same name in `commits` marks the batch
+as finished. Spark's Kafka source writes the start of a query's first batch to `sources/{source}/0`
 (KafkaSourceInitialOffsetWriter).
 """
 
@@ -47,7 +47,7 @@ class Position:
 
     Attributes:
         source: The name of the source in the query; its number from 0 if it has no name.
-        offsets: The next offset to read in each partition; finished batches have all earlier records.
+        offsets: The next offset to read in each partition; finished batches contain all earlier records.
         pending: The end of a batch that is planned and not finished; None: no such batch.
     """
 
@@ -64,7 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the lowest offset of each partition in several sources; a group that begins there skips no record."""
+    """Return the lowest offset of each partition in several sources. A group that begins at them skips no record."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():
@@ -139,7 +139,7 @@ class Checkpoint:
 
         Args:
             conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.
-                Other settings that are fixed for the life of a query have their defaults.
+                Other settings that Spark stores in a checkpoint get their defaults.
 
         Raises:
             InvalidConfigurationError: The checkpoint cannot be read.

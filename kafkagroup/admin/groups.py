@@ -52,7 +52,7 @@ class Groups:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    # ---- look
+    # ---- describe
 
     def list(
         self,
@@ -182,8 +182,7 @@ class Groups:
             lags = lag_of(cluster, positions, {*partitions, *of_topics})
         return {name: (of.group, lags[name]) for name, of in positions.items()}
 
-    # ---- move
-
+    # ---- rewind, create, copy
     def moves(
         self, group: str, target: Target, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
     ) -> Rows[Move]:
@@ -223,8 +222,8 @@ class Groups:
         Args:
             group: The group id.
             offsets: The new offset of each partition.
-            checkpoints_follow: Whether queries with a checkpoint continue at these offsets when they start again. If
-                false, a query continues at the higher of its checkpoint's and the group's offset, as after a commit of
+            checkpoints_follow: Whether stopped queries with a checkpoint continue at these offsets. If false, such a
+                query continues at its checkpoint's or the group's offset, whichever is higher, as after a commit of
                 another client.
 
         Raises:
@@ -306,7 +305,7 @@ class Groups:
         """Commit the offsets of a document, with their metadata; return the moves. The group must have no members.
 
         Args:
-            document: What `export_offsets` has returned.
+            document: The result of `export_offsets`.
             group: The group to commit for; None: the group of the document.
             dry_run: Only check the document and return the moves.
 
@@ -334,7 +333,7 @@ class Groups:
         """Check that the offsets of a document are valid in this cluster, before they are used as a target.
 
         Args:
-            document: What `export_offsets` has returned.
+            document: The result of `export_offsets`.
 
         Raises:
             InvalidConfigurationError: The document is of another cluster, or a topic was deleted or created again.
@@ -400,7 +399,7 @@ class Groups:
                 return one
             rows = lags[one.group]
             if not rows:
-                # A group without committed offsets has no known lag while it owns no partitions, as in a rebalance.
+                # Without committed offsets and owned partitions, for example in a rebalance, the lag is unknown.
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)
             return replace(
@@ -472,7 +471,7 @@ def _halt(client: KafkaClient, group: str) -> str | None:
 
 
 def _no_offsets(group: str, topics: Collection[str], committed: Iterable[TopicPartition]) -> UnknownGroupError:
-    """Return the error for a group without committed offsets of these topics; no topics mean any topic."""
+    """Return the error for a group without committed offsets of these topics; empty: of any topic."""
     of = f" of {', '.join(sorted(topics))}" if topics else ""
     meant = did_you_mean(min(topics), (tp.topic for tp in committed)) if topics else ""
     return UnknownGroupError(f"Group {group} has no committed offsets{of}.{meant}", code=ErrorCode.GROUP_ID_NOT_FOUND)

@@ -40,9 +40,9 @@ _MAX_NAMED = 5
 _OUR_CLIENT_ID = "-member"
 
 At: TypeAlias = Literal["now", "end"] | AtTime | FromGroup | Mapping[TopicPartition, int]
-"""Where a group halts.
+"""The boundaries at which a group halts.
 
-At its current offsets, at the logs' ends, at the first records from a time on, or at another group's or given offsets.
+Its current offsets, the ends of the logs, or the offsets that a time, another group or a mapping gives.
 """
 
 
@@ -56,8 +56,8 @@ class Stand:
         boundary: The offset at which the group stops; None: the group's current offset.
         committed: The group's committed offset; None: no committed offset.
         member: The name of the member that owns the partition; None: no member.
-        obeys: Whether the member has committed all that it has read and reads no further. True without a member, and
-            for a member of another client.
+        obeys: Whether the member has committed all records that it has read, and reads no further. True for a
+            partition without a member, or with a member of another client.
     """
 
     topic: str
@@ -69,7 +69,7 @@ class Stand:
 
     @property
     def is_there(self) -> bool:
-        """Return whether the group has committed exactly the boundary."""
+        """Return whether the group's committed offset is the boundary."""
         return self.boundary is None or self.committed == self.boundary
 
 
@@ -91,7 +91,7 @@ class Halted:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the group has committed its boundaries, reads no more and, if stopped, has no queries."""
+        """Return whether all boundaries are committed and no query reads on; a stopped group must have no queries."""
         if self.halt.kind is HaltKind.RESUME or not self.members:
             is_still = True
         else:
@@ -109,12 +109,12 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
         try:
             return client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
         except AuthenticationError:
-            # A user that has rights on the group alone may still describe the group.
+            # The user may have the permission to describe the group, but not its halt.
             return None
 
 
 def idle_queries(settings: Settings, group: str) -> tuple[str, ...]:
-    """Return the processes that in the last three minutes have reported an idle query of a stopped group."""
+    """Return the processes that have reported an idle query of a stopped group in the last three minutes."""
     with closing(KafkaClient(settings)) as client:
         return client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
 
@@ -131,7 +131,7 @@ def pause(
             `GROUP-kafkagroup-halt` and on the group's topics.
         group: The group id.
         at: The boundary of each partition. Partitions that a mapping does not name halt at their current offset.
-        others_go_on: Whether the group may have members of other clients; such members read on.
+        others_go_on: Whether the group may have members of other clients, which continue to read.
         dry_run: Only check, and return the boundaries.
 
     Raises:
@@ -194,8 +194,8 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
             raise unknown_group(group, (one.group for one in known))
         if not partitions and not (kind is HaltKind.RESUME and has_halt):
             raise InvalidConfigurationError(
-                f"Group {group} has committed nothing and its members own nothing yet, so there is nothing to "
-                f"{kind.value}: wait until its members have their partitions."
+                f"Group {group} has no committed offsets, and its members own no partitions yet: wait until they own "
+                f"partitions, and repeat the {kind.value}."
             )
         if positions.group is not None and not others_go_on:
             _check_members(positions.group, kind)
@@ -256,7 +256,7 @@ def _check_not_passed(
     if passed:
         raise InvalidConfigurationError(
             f"Group {group} has passed these boundaries already: {first_names(passed, _MAX_NAMED)}. Nothing was "
-            "changed. Halt the group at later boundaries, or where it is (`--at now`), and rewind it."
+            "changed. Halt the group at later boundaries, or at its current offsets (`--at now`), and then rewind it."
         )
 
 
@@ -266,7 +266,7 @@ def _check_members(group: Group, kind: HaltKind) -> None:
         names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in others], _MAX_NAMED)
         raise InvalidConfigurationError(
             f"Group {group.group} has members of other clients, which ignore a {kind.value}: {names}. They would "
-            "read on, and also read partitions that queries leave. Stop these members first, or allow them with "
+            "continue to read, even the partitions that queries leave. Stop these members first, or allow them with "
             "--others-go-on (others_go_on=True)."
         )
 

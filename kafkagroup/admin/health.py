@@ -20,8 +20,8 @@ class PartitionSeen:
     Attributes:
         committed: The committed offset in the last sample; None: the group has committed no offset.
         lag: The lag in the last sample, in offsets; without a committed offset, the number of offsets in the log.
-        since: The time in seconds since which the samples show the same committed offset and a lag. Without a lag, the
-            time of the last sample.
+        since: The time, in seconds, of the first sample with this committed offset and a lag. Without a lag: the time
+            of the last sample.
     """
 
     committed: int | None
@@ -36,9 +36,9 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
     """Return the samples of each partition, updated by a new sample.
 
     Args:
-        before: The previous samples; empty for the first sample, at which each partition counts as just moved.
+        before: The previous samples; empty for the first sample, which treats all committed offsets as advanced.
         now: The group's lag. A partition without a leader has no lag, and is left out because it cannot be read.
-        at: The time of the sample in seconds. If the clock went back, the partition counts as just moved.
+        at: The time of the sample in seconds. If the clock went back, all committed offsets are treated as advanced.
     """
     seen = {}
     for row in now:
@@ -47,7 +47,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
         if row.behind is None:
             continue
         since = at
-        # If the previous sample had no lag, the lag may be new, even if that sample is old.
+        # After a sample without lag, the lag may be new, however old that sample is.
         if known is not None and known.lag > 0 and row.behind > 0 and row.committed == known.committed:
             since = min(at, known.since)
         seen[partition] = PartitionSeen(row.committed, row.behind, since)
@@ -67,7 +67,7 @@ def sentence(group: str, seen: Seen, bad: Seen, at: float) -> str:
         behind = sum(one.lag for one in bad.values())
         return (
             f"Group {group} is stalled: for up to {longest:.0f} s the committed offsets of {names} have not moved, and "
-            f"the lag there is {behind}."
+            f"their lag is {behind}."
         )
     lag = sum(one.lag for one in seen.values())
     return f"Group {group} makes progress: its lag is {lag} in {len(seen)} partitions."

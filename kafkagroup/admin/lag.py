@@ -91,13 +91,14 @@ def lag_of(
             raise cluster.unknown_topic(missing[0].topic)
         names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
         raise UnknownTopicError(
-            f"Looking up the lag of {names} failed: the topic has no such partition. Create it, or correct its number.",
+            f"Looking up the lag of {names} failed: the topic has no such partition. Create the partition, "
+            "or correct its number.",
             code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
     leaderless = cluster.without_leader(every)
     if leaderless:
         names = format_partitions(sorted(leaderless))
-        log.warning("no broker leads %s: the lag there is unknown, and sums are without it", names)
+        log.warning("no broker leads %s: their lag is unknown and not in the sums", names)
     starts, ends = cluster.bounds(every - leaderless, every - leaderless, read_committed=False)
     found = {}
     for name, of in positions.items():

@@ -81,11 +81,12 @@ class OffsetsDocument:
         """Parse the output of `kafka-consumer-groups.sh --export`: TOPIC,PARTITION,OFFSET, or GROUP,TOPIC,….
 
         Args:
-            text: The text. It names neither the cluster nor ids of topics, so these are not checked.
+            text: The text. The ids of the cluster and of topics are not in it, so no import can check them.
             group: The group whose offsets to take; None: the only group of the text.
 
         Raises:
-            InvalidConfigurationError: The text has another form, no offset of `group`, or, for None, several groups.
+            InvalidConfigurationError: The text has another form or no offset of the group. Or `group` is None, and the
+                text has several groups.
         """
         found: dict[str, dict[TopicPartition, CommitOffset]] = {}
         for number, line in enumerate(csv.reader(text.splitlines()), 1):
@@ -119,9 +120,9 @@ def check_place(document: OffsetsDocument, cluster: str | None, topics: Mapping[
     """
     if document.cluster is not None and cluster is not None and document.cluster != cluster:
         raise InvalidConfigurationError(
-            f"The offsets are of cluster {document.cluster}, and this is cluster {cluster}: records have other offsets "
-            "there. Use `rewind --to` with a time. If the topics were copied with their offsets, take `cluster` out of "
-            "the document."
+            f"The offsets are of cluster {document.cluster}, and this is cluster {cluster}, in which records have "
+            "other offsets. Use `rewind --to` with a time. If the topics were copied with their offsets, remove "
+            "`cluster` from the document."
         )
     for topic in sorted({tp.topic for tp in document.offsets}):
         if topic not in topics:

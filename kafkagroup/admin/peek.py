@@ -51,7 +51,7 @@ class Payload:
         text: The text; base64 of binary; None for a null.
         size: The number of bytes, with the frame; None for a null.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. JSON Schema values become JSON. Avro and Protobuf do so with a registry only.
+            four bytes with the id. JSON Schema values become JSON. With a registry, Avro and Protobuf become JSON too.
         message: The full name of the Protobuf message, if a schema registry is given.
     """
 
@@ -87,8 +87,8 @@ class Record:
         topic: The topic.
         partition: The partition number.
         offset: The offset.
-        timestamp: The time in ISO 8601, in UTC. After the year 9999, for example from a producer that writes
-            microseconds, the milliseconds since 1970; "beyond microseconds" if Arrow cannot represent the time.
+        timestamp: The time in ISO 8601, in UTC. A time after the year 9999, for example of a producer that writes
+            microseconds, is shown in ms since 1970, or as "beyond microseconds" if Arrow cannot represent it.
         timestamp_type: Whether the producer (create) or the broker (append) has set the time.
         key: The key.
         value: The value.
@@ -210,7 +210,7 @@ _WIDER = 8
 
 
 class Peek:
-    """Returns records of one topic by time, with readable keys and values, and later the new records.
+    """Returns records of one topic by time, with readable keys and values, and on later calls the new records.
 
     Args:
         settings: The Kafka client settings.
@@ -222,7 +222,7 @@ class Peek:
 
     Raises:
         OptionError: A setting of the registry is wrong.
-        InvalidConfigurationError: The kernel, which decodes Avro and Protobuf, is not installed.
+        InvalidConfigurationError: kafkagroup-native, which decodes Avro and Protobuf, is not installed.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class Peek:
         """Return at most `limit` records, sorted by their timestamps.
 
         Args:
-            start: Where to begin; of the records from there on, the oldest are returned. None: the newest records.
+            start: The position from which on the oldest records are returned. None: return the newest records.
             limit: The maximum number of records.
 
         Raises:

@@ -122,7 +122,7 @@ _Row = TypeVar("_Row", covariant=True)
 
 
 class Rows(tuple[_Row, ...]):
-    """An immutable sequence of frozen dataclasses. It knows their type, so that an empty sequence has columns too."""
+    """An immutable sequence of frozen dataclasses of one type, `kind`, so that an empty sequence has columns too."""
 
     kind: type[_Row]
 
@@ -165,7 +165,7 @@ class GroupSummary:
         members: The number of members; None: not requested, or no consumer group.
         lag: The sum of its lag. None: not requested, no consumer group, or a rebalancing group without commits.
         uncommitted: The number of its partitions without a committed offset; None as for `lag`.
-        halt: The author and the time of a pause or stop of its queries; None: the queries read.
+        halt: The author and the time of a pause or stop of its queries; None: no pause or stop.
     """
 
     group: str
@@ -180,7 +180,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class UserData:
-    """Decoded user data, which a member sends to the leader's assignor, or the leader to a member.
+    """Decoded user data that a member sends to the leader's assignor, or that the leader sends to a member.
 
     Attributes:
         size: The number of bytes.
@@ -218,10 +218,10 @@ class MemberDescription:
         user_data: The user data of its subscription; None: no user data.
         assigned_data: The user data of its assignment; None: no user data.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
-        revoking: Partitions that the brokers have revoked and that the member still has to release (KIP-848); brokers
+        revoking: Partitions that the brokers have revoked, but that the member has not released yet (KIP-848). Brokers
             before 4.3 do not return them (KAFKA-20431).
-        awaiting: Partitions that the brokers assign to the member and that it does not have yet (KIP-848), because
-            another member has to give them up first, or the member's next heartbeat is due.
+        awaiting: Partitions that the brokers assign to the member, but that it does not own yet (KIP-848): another
+            member must release them first, or the member's next heartbeat is due.
         rate: Offsets a second that it commits, between two samples; None: not requested, or unknown.
     """
 
@@ -251,8 +251,8 @@ class Group:
 
     Attributes:
         group: The group id.
-        state: Kafka's group state: Stable, Empty, PreparingRebalance, CompletingRebalance, or in the consumer protocol
-            (KIP-848) Assigning, Reconciling.
+        state: Kafka's group state: Stable, Empty, PreparingRebalance or CompletingRebalance; in the consumer protocol
+            (KIP-848) also Assigning or Reconciling.
         assignor: The name of the group's assignor; empty without an assignor.
         members: The members, sorted by name.
         coordinator: The coordinator's host:port.
@@ -296,7 +296,7 @@ class PartitionLag:
 
     @property
     def behind(self) -> int | None:
-        """Return the lag; without a committed offset the number of offsets in the log; None without a leader."""
+        """Return the lag, or the number of offsets in the log if no offset is committed; None without a leader."""
         return (
             None if self.end is None else max(0, self.end - (self.start if self.committed is None else self.committed))
         )

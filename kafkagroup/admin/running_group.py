@@ -114,7 +114,7 @@ def rewind_running_group(
     """
     named = offsets if isinstance(offsets, Mapping) else partitions
     if not named:
-        raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
+        raise InvalidConfigurationError(f"Name the partitions of group {group} to rewind: none are given.")
     rewind_id = strategies.new_id()
     # The size of a commit does not depend on the offsets. Ids of topics and clusters have 22 letters.
     unknown = dict.fromkeys((tp.topic for tp in named), "-" * 22)
@@ -174,9 +174,9 @@ def _to_target(settings: Settings, target: Target, partitions: Collection[TopicP
 
 
 def cannot_be_rewound(group: Group) -> str | None:
-    """Return why a described group cannot be rewound while its members run; None: perhaps it can.
+    """Return why a described group cannot be rewound while its members run; None: its description shows no reason.
 
-    Only the coordinator knows whether all members support a rewind, because users may change client ids.
+    Only the coordinator can check whether all members support a rewind, because users may change client ids.
     """
     others = [one for one in group.members if not one.client_id.endswith(_OUR_CLIENT_ID)]
     if group.type == CONSUMER:
@@ -188,8 +188,8 @@ def cannot_be_rewound(group: Group) -> str | None:
 def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> str:
     names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in named], _MAX_NAMED)
     return (
-        f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of kafkagroup in the "
-        "classic protocol, and without redundant.emit=all, can be rewound while they run. Nothing was changed. Stop "
+        f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of kafkagroup that use "
+        "the classic protocol without redundant.emit=all can be rewound while they run. Nothing was changed. Stop "
         f"these members ({len(named)} of {len(group.members)}) and rewind again. Or stop all members, rewind the "
         "stopped group (Groups.rewind, `kafkagroup rewind`), and start them: queries continue at the new offsets."
     )
@@ -297,12 +297,12 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
         raise _refused(described, "not all of its members support it") from error
     except RetriableError as error:
         raise RetriableError(
-            f"Group {group} was not rewound: within {deadline.seconds:.0f} s its members have not all finished their "
-            f"micro-batches. Nothing was changed. Wait longer, or look for a query that hangs. ({error})",
+            f"Group {group} was not rewound: some of its members have not finished their micro-batches within "
+            f"{deadline.seconds:.0f} s. Nothing was changed. Wait longer, or look for a query that hangs. ({error})",
             code=error.code,
         ) from error
     if not member.last_join.leader:
-        raise _refused(described, "a consumer of the new protocol (KIP-848) has joined it since")
+        raise _refused(described, "a consumer of the new protocol (KIP-848) has just joined it")
 
 
 async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
@@ -324,7 +324,7 @@ async def _check_set(
         UnknownOutcomeError: The coordinator does not answer, or only some of the offsets are set.
         ApplicationRecoverableError: The offsets are not set.
     """
-    look = f"Look at its committed offsets before you rewind it again. ({error})"
+    look = f"Check its committed offsets before you rewind it again. ({error})"
     try:
         found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as problem:
@@ -349,7 +349,7 @@ def _refused(described: Group, why: str) -> InvalidConfigurationError:
 
     Args:
         described: The group.
-        why: The meaning of the coordinator's refusal, for the case that the group's description shows no reason.
+        why: The meaning of the coordinator's refusal, in case the group's description shows no reason.
     """
     text = cannot_be_rewound(described) or _explained(described, why, described.members)
     return InvalidConfigurationError(text, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -69,9 +69,9 @@ class BrokerSummary:
 
     Attributes:
         broker: The broker id.
-        address: The host and port that it advertises to this user's listener.
-        leads: The number of partitions that it leads, of the topics that this user may describe.
-        replicas: The number of its replicas of these topics.
+        address: The host and port that it advertises for the listener of this connection.
+        leads: The number of partitions that it leads, in the topics that this user may describe.
+        replicas: The number of its replicas in these topics.
     """
 
     broker: int

@@ -76,7 +76,7 @@ class WatchRow:
         uncommitted: The number of its partitions without a committed offset.
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that it commits; None: not known yet.
-        seconds_to_zero: How long it takes to catch up at these rates; None: never, or not known yet.
+        seconds_to_zero: The seconds until the lag is zero at these rates; None: never, or not known yet.
         rebalances: The number of times that the assignment has changed between two samples.
     """
 
@@ -102,7 +102,7 @@ class WatchMember:
         lag: The sum of their lag.
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that it commits; None: not known yet.
-        seconds_to_zero: How long it takes to catch up at these rates; None: never, or not known yet.
+        seconds_to_zero: The seconds until the lag is zero at these rates; None: never, or not known yet.
     """
 
     group: str
@@ -116,7 +116,7 @@ class WatchMember:
 
 @dataclass(frozen=True, slots=True)
 class WatchPartition:
-    """The time that a group has reached in a partition with lag.
+    """The timestamp that a group has reached in a partition with lag.
 
     Attributes:
         group: The group id.
@@ -124,7 +124,7 @@ class WatchPartition:
         partition: The number of the partition.
         lag: Its lag.
         next_timestamp: The timestamp of the next record, in milliseconds since 1970.
-        ahead_seconds: The difference to the group's lowest `next_timestamp`; 0: this partition is furthest behind.
+        ahead_seconds: The difference from the group's lowest `next_timestamp`; 0: this partition is furthest behind.
     """
 
     group: str

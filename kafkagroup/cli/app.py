@@ -18,19 +18,19 @@ from kafkagroup.cli.topics import export, peek, redrive, topics
 from kafkagroup.cli.transactions import transactions
 from kafkagroup.cli.watch import healthcheck, plot, watch
 
-# Without rich's markup the help is plain text, which appears immediately, and is the same in a pipe.
+# Without rich's markup, typer prints the help as plain text and does not import rich.
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Show Kafka's consumer groups and topics, move groups, finish transactions, set quotas, check an "
-    "installation. Without --yes, commands only show a change.",
+    help="Show and change consumer groups, topics, transactions and quotas; check an installation. Without --yes, "
+    "commands only show a change.",
 )
 
 app.callback()(print_version)
 
-# The list of commands has one line for each command: the short text, or else a cut first sentence of the help.
+# The list of commands has one line for each command. Without a short text, typer cuts the help's first sentence.
 app.command("groups", short_help="List groups with types, states, lag.")(list_groups)
 app.command("group", short_help="Show a group: members, partitions, lag.")(show_group)
 app.command(short_help="Watch lag and rates of groups.")(watch)
@@ -38,7 +38,7 @@ app.command(short_help="Probe whether a group makes progress.")(healthcheck)
 app.command(short_help="Create a group with chosen offsets.")(create)
 app.command(short_help="Set the committed offsets of a group.")(rewind)
 app.command(short_help="Stop the queries of a group at boundaries.")(stop)
-app.command(short_help="Let queries stay members, read nothing.")(pause)
+app.command(short_help="Let queries stay members and read nothing.")(pause)
 app.command(short_help="Let a paused or stopped group continue.")(resume)
 app.command(short_help="Delete a group with its offsets.")(delete)
 app.add_typer(offsets, name="offsets")

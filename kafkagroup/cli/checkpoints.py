@@ -13,7 +13,7 @@ from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 if TYPE_CHECKING:
     from kafkagroup.admin.checkpoints import Position
 
-checkpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look into checkpoints.")
+checkpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show checkpoints.")
 
 Location = Annotated[
     str,
@@ -70,8 +70,8 @@ def import_checkpoint(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="For a query without a finished batch: a setting of Spark's state that is not its default. Can be "
-            "repeated.",
+            help="For a query without a finished batch: a setting that Spark stores in the checkpoint, if it differs "
+            "from Spark's default. Can be repeated.",
         ),
     ] = None,
     yes: Yes = False,
@@ -98,7 +98,7 @@ def import_checkpoint(
             listings.append(Listing("moves", Rows(Move, moves), f"group {group}", frozenset({"asked"})))
         emit(output, *listings, document=True)
         if change is not None:
-            note(f"The file offsets/{change.batch} has to be written, so that the first batch has a start.")
+            note(f"The checkpoint needs the file offsets/{change.batch}, in which the first batch has a start.")
         elif groups is None:
             note("The checkpoint continues as it is.")
             return
@@ -106,7 +106,7 @@ def import_checkpoint(
             note(DRY_RUN)
             return
         if groups is not None and group is not None:
-            # The query must not follow this commit: its checkpoint may have planned a batch after these offsets.
+            # The query must not follow this commit, because its checkpoint may contain a planned batch after it.
             groups.rewind(group, offsets, checkpoints_follow=False)
         if change is not None:
             found.apply(change)
@@ -130,7 +130,7 @@ def _chosen(positions: list[Position], source: str | None) -> list[Position]:
     chosen = [one for one in positions if one.source == source]
     if not chosen:
         names = ", ".join(one.source for one in positions)
-        raise typer.BadParameter(f"is no Kafka source of this query; there is {names}", param_hint="--source")
+        raise typer.BadParameter(f"is no Kafka source of this query; its sources are {names}", param_hint="--source")
     return chosen
 
 

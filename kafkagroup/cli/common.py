@@ -32,7 +32,7 @@ ERROR = 1
 """Exit code: the brokers refuse or do not answer, or the requested object does not exist."""
 
 BOUND_EXCEEDED = 3
-"""Exit code: the command succeeded, and a bound such as `--fail-above-lag` is exceeded. 2 is wrong usage."""
+"""Exit code: the command succeeded, and a bound such as `--fail-above-lag` is exceeded. Code 2 is wrong usage."""
 
 DRY_RUN = "Nothing was changed; add --yes to make the change."
 
@@ -119,7 +119,7 @@ def note_outcome(done: bool) -> None:
 
 
 def note_idle(settings: Settings, group: str) -> None:
-    """Name the processes that a stopped group has left idle."""
+    """Print the names of the processes in which a stop has left queries idle."""
     from kafkagroup.admin import idle_queries
 
     if idle := idle_queries(settings, group):
@@ -144,14 +144,14 @@ class Selection:
         return frozenset(self.topics) | {tp.topic for tp in self.partitions}
 
     def has(self, topic: str, partition: int) -> bool:
-        """Return whether a partition is selected; without `--topic` every partition is."""
+        """Return whether a partition is selected. Without `--topic`, all partitions are selected."""
         if not self.topics and not self.partitions:
             return True
         return topic in self.topics or (topic, partition) in self.partitions
 
 
 def parse_topics(given: Iterable[str] | None, hint: str = "--topic") -> Selection:
-    """Return the selection of texts such as `orders` and `orders:0,1`.
+    """Parse texts such as `orders` and `orders:0,1`.
 
     Raises:
         typer.BadParameter: A partition is no number.
@@ -191,7 +191,7 @@ def emit(output: Output, *listings: Listing, document: bool = False) -> None:
     elif output is Output.CSV:
         typer.echo(as_csv(listings[0].rows), nl=False)
     else:
-        # Imported here, because rich takes longer than everything else that a command with JSON needs.
+        # Imported here, because a command with JSON must not wait for the import of rich.
         from kafkagroup.cli.tables import print_tables
 
         print_tables(listings)

@@ -116,7 +116,7 @@ def show_group(
 ) -> None:
     """Show a group: state, assignor, members with their partitions, and lag.
 
-    With --topic, only these topics are shown, with all partitions, even partitions that the group has never read.
+    With --topic, the command shows only these topics or partitions, even if the group has never read them.
     """
     name = one_group(group, group_option)
     selection = parse_topics(topic)
@@ -270,7 +270,7 @@ def plan(
             "--topic",
             "-t",
             metavar="TOPIC[=N]",
-            help="A topic of the members. TOPIC=N has N partitions and needs no cluster. Can be repeated.",
+            help="A topic of the members. TOPIC=N: a topic with N partitions, without a cluster. Can be repeated.",
         ),
     ] = None,
     slots: Annotated[int, typer.Option("--slots", min=0, metavar="N", help="N members with equal settings.")] = 0,

@@ -43,8 +43,8 @@ AtOption = Annotated[
     typer.Option(
         "--at",
         metavar="now|end|TIME|OFFSETS",
-        help="now (the default): each partition's current offset; end: its current end; TIME: its first record from a "
-        'past time on, in ISO 8601 or ms since 1970; OFFSETS: JSON such as {"orders": {"0": 120}}.',
+        help="now (the default): each partition's current offset; end: its current end; TIME: its first record at or "
+        'after a past time, in ISO 8601 or ms since 1970; OFFSETS: JSON such as {"orders": {"0": 120}}.',
     ),
 ]
 AtGroup = Annotated[
@@ -71,8 +71,8 @@ def stop(
 
     From its next trigger on, each query reads up to the boundaries of its partitions and commits. When all its
     partitions are at their boundaries, the query leaves the group. Partitions without an offset in OFFSETS stop at
-    their current offset. A query that starts later stays idle until `resume`. Exits with 3 after --timeout, or if
-    queries have passed a boundary.
+    their current offset. A query that starts later stays idle until `resume`. The exit code is 3 after --timeout, or
+    if queries have passed a boundary.
     """
     from kafkagroup.admin import stop as stop_group
 
@@ -184,7 +184,7 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
     if timeout is not None and not found.is_done:
         note(
             f"Waiting for group {name}, which has {len(found.members)} members now. Each query obeys from its next "
-            "trigger on, so with triggers of an hour it takes up to two hours. Ctrl-C ends the wait, not the halt."
+            "trigger on, so with hourly triggers the wait takes up to two hours. Ctrl-C ends the wait, not the halt."
         )
         found = wait_until_halted(settings, name, found.halt, timeout=timeout)
     hidden = frozenset() if found.halt.boundaries else frozenset({"boundary", "is_there"})

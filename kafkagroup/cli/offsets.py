@@ -85,11 +85,11 @@ def rewind(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set the committed offsets of a group whose members, if any, are streams of kafkagroup.
+    """Set the committed offsets of a group that has no members, or only streams of kafkagroup.
 
     Give one target. An offset outside the log becomes the nearest offset of the log. Running queries finish their
-    micro-batch and continue at the new offsets without a restart. Stopped queries with a checkpoint follow when they
-    start. First stop consumers of other clients and batch reads, which the command names.
+    micro-batch and continue at the new offsets without a restart. At their next start, stopped queries with a
+    checkpoint use these offsets too. Stop batch reads and consumers of other clients first; the command names them.
     """
     name = one_group(group, group_option)
     given = {
@@ -134,11 +134,11 @@ def rewind(
 
 
 def _read_again(moves: Rows[Move]) -> str:
-    """Print how many offsets are read again and how many are skipped, counted from the committed offsets."""
+    """Return a text: how many offsets are read again and how many are skipped, from the committed offsets on."""
     known = [one.offset - one.committed for one in moves if one.committed is not None]
     again, left_out = -sum(min(0, moved) for moved in known), sum(max(0, moved) for moved in known)
     unknown = len(moves) - len(known)
-    text = f"{again:,} records are read again, and {left_out:,} are not read (counted by offsets)."
+    text = f"{again:,} records are read again, and {left_out:,} are skipped (counted by offsets)."
     return text if not unknown else f"{text} {unknown} partitions had no committed offset."
 
 
@@ -147,11 +147,11 @@ def _rewind_running(
 ) -> Rows[Move]:
     """Rewind a group while its members run; return the moves.
 
-    The target is computed from the members' last commits, so the offsets may differ from the plan's.
+    The target is computed from the members' last commits, so the offsets may differ from the planned offsets.
     """
     from kafkagroup.admin import Move, Rows, rewind_running_group
 
-    note(f"Waiting for group {group.group} with {_members(group)}, until no micro-batch is under way.")
+    note(f"Waiting for {_members(group)} of group {group.group} to finish the current micro-batch.")
     partitions = [one.topic_partition for one in planned]
     done = rewind_running_group(settings, group.group, target, partitions=partitions, timeout=timeout)
     return Rows(Move, done.moves)
@@ -171,8 +171,8 @@ def _tell_of_members(group: Group) -> None:
         raise InvalidConfigurationError(problem)
     names = ", ".join(f"{one.name} at {one.host}" for one in group.members)
     note(
-        f"Group {group.group} runs with {_members(group)}: {names}. With --yes they finish their micro-batch and "
-        "continue at the new offsets."
+        f"Group {group.group} runs with {_members(group)}: {names}. With --yes, the members finish their "
+        "micro-batch and continue at the new offsets."
     )
 
 

@@ -38,7 +38,9 @@ def produce(
     connection: Connection = NO_OPTIONS,
     separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", metavar="TEXT", help="The text after a line's key, such as a colon."),
+        typer.Option(
+            "--key-separator", "-K", metavar="TEXT", help="The text between a line's key and value, such as a colon."
+        ),
     ] = None,
     from_json: Annotated[
         bool,
@@ -49,7 +51,7 @@ def produce(
         ),
     ] = False,
 ) -> None:
-    """Write the lines of standard input to a topic, one record each.
+    """Write each line of standard input to a topic as one record.
 
     The producer is idempotent and waits for all acknowledgements.
     """
@@ -59,7 +61,7 @@ def produce(
         from kafkagroup import arrow
         from kafkagroup.admin import Topics
 
-        # Look the topic up before the first line is read, because its name may be misspelt.
+        # Describe the topic before the first line is read, because its name may be misspelt.
         Topics(connection.settings()).describe(topic)
         written = 0
         lines = (line.rstrip("\r\n") for line in sys.stdin)
@@ -85,7 +87,7 @@ def _of_json(number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         raise typer.BadParameter(f"line {number} is not JSON: {error}", param_hint="--from-json") from None
     if not isinstance(row, dict) or "value" not in row or row.keys() - _FIELDS:
-        takes = "an object with `value` and, if you like, key, headers and partition"
+        takes = "an object with `value`, and optionally with key, headers and partition"
         raise typer.BadParameter(f"line {number} must be {takes}", param_hint="--from-json")
     headers = row.get("headers")
     return {

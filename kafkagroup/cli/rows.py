@@ -29,7 +29,7 @@ class PositionRow:
         source: The name of the source in the query; its number from 0 if it has no name.
         topic: The topic.
         partition: The partition number.
-        next_offset: The next offset to read; finished batches have all earlier records.
+        next_offset: The next offset to read; finished batches contain all earlier records.
         pending_end: The end of a batch that is planned and not finished; None: no such batch.
     """
 
@@ -64,7 +64,7 @@ class ContextRow:
     Attributes:
         context: The name of the context.
         current: Whether commands that name no cluster use this context.
-        bootstrap_servers: Its bootstrap brokers; None: its `command.config` has them, or they are missing.
+        bootstrap_servers: Its bootstrap brokers; None: the context itself does not set them.
         command_config: The file of settings that it names; None: no file.
         settings: The names of its other settings, whose values may be secrets and are not shown.
     """
@@ -111,7 +111,7 @@ class GroupOverview:
         uncommitted: The number of these partitions without a committed offset.
         lag: The sum of the partitions' lag. None: unknown, because the group has no commits and owns no partitions.
         greatest: The greatest lag of a partition.
-        halt: The author and the time of a pause or stop of its queries; None: the queries read.
+        halt: The author and the time of a pause or stop of its queries; None: no pause or stop.
     """
 
     group: str
@@ -260,7 +260,7 @@ class BrokerQuota:
 
     Attributes:
         user: The user; (default): all users without a quota of their own; None: any user.
-        client_id: The client id; (default) and None as for the user.
+        client_id: The client id; (default): all client ids without a quota of their own; None: any client id.
         quota: The name of the quota.
         value: Bytes a second, or percent of one thread's time.
     """
@@ -291,7 +291,7 @@ class QuotaChange:
 
 
 def usage(figures: Mapping[str, Any]) -> Listing:
-    """Return the figures of the file of `quota.report` as a table."""
+    """Return the content of a `quota.report` file as a table."""
     rows = Rows(
         SlotUse,
         (
@@ -324,7 +324,7 @@ def quota_changes(quotas: Iterable[ClientQuota], client_id: str, wanted: Mapping
     Args:
         quotas: All quotas that the brokers keep before the change.
         client_id: The client id.
-        wanted: The new values by the quota's name; None removes it.
+        wanted: The new value of each quota, by the quota's name; None: remove the quota.
     """
     before = next((each.values for each in quotas if each.entity == {CLIENT: client_id}), {})
     changes = (QuotaChange(None, client_id, name, value, before.get(name)) for name, value in wanted.items())

@@ -1,6 +1,6 @@
-"""Collect a command's client settings from a context or file, the environment and the command line.
+"""Collect a command's client settings from a context, a file, the environment and the command line.
 
-A later source wins. Passwords belong in a file or the environment, because other users see command lines.
+In this order, a later source takes precedence. Keep passwords out of command lines, which other users see.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Context:
 
 
 def contexts_path() -> Path:
-    """Return the path of the contexts: `KAFKAGROUP_CONTEXTS`, or `kafkagroup/contexts.ini` in the user's settings."""
+    """Return the contexts' file: `KAFKAGROUP_CONTEXTS`, or `kafkagroup/contexts.ini` in the user's config folder."""
     given = os.environ.get(CONTEXTS_VARIABLE)
     if given:
         return Path(given).expanduser()
@@ -113,7 +113,7 @@ def chosen_context(name: str | None, *, has_cluster: bool) -> Context | None:
 
 
 def complete(incomplete: str) -> list[str]:
-    """Return the names of contexts with this beginning, for the completion of a shell."""
+    """Return the names of contexts that begin with `incomplete`, for the completion of a shell."""
     try:
         return [name for name in contexts() if name.startswith(incomplete)]
     except typer.BadParameter:
@@ -146,8 +146,8 @@ def _syntax(problem: configparser.Error) -> str:
     """Return the faults of the file with their line numbers, without the lines' text, which may be a secret."""
     kinds = {
         "MissingSectionHeaderError": "a setting before the first [context]",
-        "DuplicateSectionError": "a context that is there already",
-        "DuplicateOptionError": "a setting that the context has already",
+        "DuplicateSectionError": "a repeated context",
+        "DuplicateOptionError": "a repeated setting of a context",
     }
     kind = kinds.get(type(problem).__name__, "neither [context] nor name = value")
     lines: list[int] = [number for number, _ in getattr(problem, "errors", ())] or [
@@ -235,8 +235,8 @@ class Connection:
 
         Raises:
             OptionError: A setting is unknown to all Kafka clients, or has an invalid value.
-            typer.BadParameter: The bootstrap servers are given nowhere, a file cannot be read, there is no such
-                context, or a value of `--config` is not `name=value`.
+            typer.BadParameter: No source names the bootstrap servers, a file cannot be read, the context does not
+                exist, or a value of `--config` is not `name=value`.
         """
         from kafka_source.client_config import Settings
         from kafka_source.client_config.check import check_settings
@@ -249,8 +249,8 @@ class Connection:
         values = {name: value for name, value in found.items() if not name.startswith(_REGISTRY_PREFIX)}
         if not values.get(_SERVERS):
             raise typer.BadParameter(
-                f"no broker is named. Give -b HOST:PORT, or set {_SERVERS} in --command-config or in a context, or the "
-                f"variable {SERVERS_VARIABLE}.",
+                f"no broker is named. Give -b HOST:PORT, or set {_SERVERS} in --command-config or in a context, or set "
+                f"the variable {SERVERS_VARIABLE}.",
                 param_hint="--bootstrap-servers",
             )
         settings = Settings(values)
@@ -262,7 +262,7 @@ class Connection:
         """Return the settings of the schema registry's client, without their prefix; None if no URL is given.
 
         Args:
-            url: The URL of a command-line option, which takes precedence. A login for another URL is then left out.
+            url: The URL of a command-line option. If another URL is configured, its login is left out.
 
         Raises:
             typer.BadParameter: As in `settings`.
@@ -317,9 +317,9 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _implied(servers: str | None, file: Path | None, context: str | None) -> tuple[dict[str, str], Context | None]:
-    """Return the settings of files and of the environment, and the context among these sources, if any.
+    """Return the settings of files and of the environment, and the context that is used, if any.
 
-    With `--context` the environment does not count, because a variable for another cluster must not redirect a command.
+    With `--context`, the environment is ignored, because a variable for another cluster must not redirect a command.
     """
     from_variables = {} if context else from_environment(os.environ)
     if file is None and not context and os.environ.get(FILE_VARIABLE):

@@ -20,7 +20,7 @@ from kafkagroup.admin.rows import columns, optional
 from kafkagroup.admin.watch_rates import WatchMember, WatchPartition, WatchRow, WatchRows, duration_text
 from kafkagroup.cli.output import Listing, cell
 
-# A pipe or a file has no width: nothing is folded there, so that grep finds names.
+# In a pipe or a file, no cell is folded, so that grep finds names.
 _WIDE = 100_000
 _GAP = 2
 # The least width of a column of several words, and of a column with a single word, such as an id.
@@ -35,7 +35,7 @@ def console() -> Console:
 
 
 def print_tables(listings: Iterable[Listing]) -> None:
-    """Print a table for each listing; for a listing without rows, its text `empty`."""
+    """Print a table for each listing. If a listing without rows has the text `empty`, print that text instead."""
     out = console()
     for number, listing in enumerate(listings):
         if number:
@@ -100,7 +100,7 @@ def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) 
 Show: TypeAlias = Callable[[WatchRows, Mapping[str, str]], None]
 """Shows the rows and each group's lag over time."""
 
-# The widths of the fixed columns (members, to zero, rebalances), and two cells after each of the nine columns.
+# The widths of the fixed columns (members, to zero, rebalances), and two characters after each of the nine columns.
 _WITHOUT_LINE = 7 + 7 + 10 + 9 * 2
 _SHORTEST_LINE = 5
 _STATES = {"Stable": "green", "Empty": "yellow", "Dead": "red"}
@@ -122,7 +122,7 @@ def watch_table(rows: WatchRows, lines: Mapping[str, str], width: int) -> Table:
 
     Args:
         rows: The groups, or the members.
-        lines: The line of each group's lag; a narrow terminal shows only the end of the line.
+        lines: The trend of each group's lag as text; a narrow terminal shows only the end of the text.
         width: The width of the terminal.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))

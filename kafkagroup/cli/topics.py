@@ -117,15 +117,15 @@ def peek(
         typer.Option(
             "--map",
             metavar="MODULE:FUNCTION",
-            help="Show the rows that a function returns for the records, one JSON object a line. The function has the "
-            "decorator kafkagroup.arrow_function, and its module is in this folder or installed.",
+            help="Show the rows that a function returns for the records, one JSON object a line. The function needs "
+            "the decorator kafkagroup.arrow_function, and its module must be in this folder or installed.",
         ),
     ] = None,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     engine: EngineOption = Engine.AUTO,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show records of a topic in order of time, with keys, values, headers, and schema ids of Confluent's framing.
+    """Show records of a topic in order of time. Schema ids of Confluent's framing are shown too.
 
     The command joins no group and commits no offset. --follow prints one line for each new record. A registry is used
     if --schema-registry or the setting schema.registry.url is given.
@@ -250,8 +250,8 @@ def export(
             "--from",
             metavar="POSITION",
             help="Begin at earliest (the default), a time (ISO 8601, or ms since 1970), -1h for one hour ago, @1500 "
-            'for an offset of all partitions, or offsets as JSON: {"0": 1500, "1": 1498}. A folder keeps the '
-            "start of its first export.",
+            'for an offset of all partitions, or offsets as JSON: {"0": 1500, "1": 1498}. For a folder, give a start '
+            "only in the first export.",
         ),
     ] = None,
     end: Annotated[
@@ -262,9 +262,9 @@ def export(
         typer.Option(
             "--columns",
             metavar="NAMES",
-            help="Some of: key, value, topic, partition, offset, timestamp, timestampType, headers; all but headers "
-            "by default. `key string, value string` gives text. CSV and JSON have the values of headers in base64, "
-            "as well as keys and values without `string`.",
+            help="Some of: key, value, topic, partition, offset, timestamp, timestampType, headers. Headers are left "
+            "out by default. `key string, value string` gives text. In CSV and JSON, the values of headers are in "
+            "base64, and so are keys and values without `string`.",
         ),
     ] = None,
     form: Annotated[
@@ -272,7 +272,7 @@ def export(
         typer.Option(
             "--format",
             metavar="parquet|arrow|csv|jsonl",
-            help="The format of a folder (default: parquet), or of a file without one of these suffixes.",
+            help="The format of a folder (default: parquet), or of a file without a suffix of --to.",
         ),
     ] = None,
     value_schema: Annotated[
@@ -281,8 +281,8 @@ def export(
             "--value-schema",
             min=1,
             metavar="ID",
-            help="Decode the values (Avro, Protobuf or JSON) by the schema with this id, into its columns. For "
-            "parquet, arrow and jsonl.",
+            help="Decode the values (Avro, Protobuf or JSON) into the columns of the schema with this id. For a file "
+            "of parquet, arrow or jsonl.",
         ),
     ] = None,
     message: Annotated[
@@ -290,7 +290,7 @@ def export(
         typer.Option(
             "--value-message",
             metavar="NAME",
-            help="With Protobuf: the full name of the values' message, if not the first message of --value-schema.",
+            help="For Protobuf: the full name of the values' message; default: the first message of --value-schema.",
         ),
     ] = None,
     registry: Annotated[
@@ -317,8 +317,8 @@ def export(
 ) -> None:
     """Write the records of a topic to Parquet, Arrow, CSV or JSON lines, without joining a group or committing offsets.
 
-    A file appears when it is complete. A folder gets parts with their offsets in their names. The next export adds the
-    later records, each record once, even after a crash.
+    A file appears when it is complete. In a folder, the name of each part contains its offsets. The next export to the
+    folder adds the later records, each record once, even after a crash.
     """
     path = None if to == "-" else Path(to)
     is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())
@@ -386,10 +386,10 @@ def redrive(
         ),
     ] = None,
 ) -> None:
-    """Write each dead letter back once, up to the current end of the topic. The next run continues there.
+    """Write each dead letter back once, up to the current end of the topic. The next run continues at this end.
 
-    The group TOPIC-redrive keeps the progress. Records keep key, value and headers; the header
-    kafkagroup.redrive.attempt counts how often a record was put back.
+    The command commits its progress as offsets of the group TOPIC-redrive. Records keep key, value and headers. The
+    header kafkagroup.redrive.attempt counts how often a record was put back.
     """
     with exit_on_error(), _usage_of_arguments():
         # This import loads pyarrow, which other commands do not need.

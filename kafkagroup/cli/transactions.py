@@ -1,6 +1,6 @@
 """The commands `kafkagroup transactions list | commit | abort | repair`, for the transactions of an exactly-once sink.
 
-A query that restarts commits or aborts its transactions itself; the commands are for a query that will not restart.
+A restarted query commits or aborts its transactions itself; the commands are for a query that will not restart.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def abort(
         aborted = client.run(phases.abort_undecided(Deadline(_STEP_SECONDS)))
         note(f"Aborted {len(aborted)} transactions.")
         if len(aborted) < len(undecided):
-            note("Transactions have ended since then, or another driver has begun a batch: list them again.")
+            note("Some of the listed transactions have ended, or another driver has begun a batch: run `list` again.")
 
 
 @transactions.command(short_help="Write lost commit markers.")

@@ -64,8 +64,8 @@ def watch(
         bool,
         typer.Option(
             "--skew",
-            help="Show a row for each partition with lag: the timestamp of its next record, and the distance to the "
-            "group's earliest such timestamp. Reads one record of each partition.",
+            help="For each partition with lag, show the timestamp of the next record, and its difference from the "
+            "group's lowest such timestamp. Reads one record of each partition.",
         ),
     ] = False,
     prometheus: Annotated[
@@ -244,12 +244,19 @@ def healthcheck(
     within: Annotated[
         float,
         typer.Option(
-            "--within", min=1.0, metavar="SECONDS", help="How long a committed offset with lag may stay the same."
+            "--within",
+            min=1.0,
+            metavar="SECONDS",
+            help="How long the committed offset of a partition with lag may stay the same.",
         ),
     ] = 60.0,
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="FILE", help="Sample once, and keep in FILE when each offset last advanced."),
+        typer.Option(
+            "--state",
+            metavar="FILE",
+            help="Sample once, and store in FILE the time at which each offset last advanced.",
+        ),
     ] = None,
     unreachable_ok: Annotated[
         bool, typer.Option("--unreachable-ok", help="Exit with code 0 if the brokers do not answer.")
@@ -257,9 +264,9 @@ def healthcheck(
 ) -> None:
     """Probe whether a group makes progress: each partition's committed offset advances, or its lag is 0.
 
-    A paused or stopped group passes too. Exits with 0 if the group makes progress, with 3 if not, and with 1 if the
-    brokers do not answer. Without --state, the command samples for up to --within seconds, and ends when each
-    partition's offset has advanced or its lag is 0.
+    A paused or stopped group passes too. The exit code is 0 for progress, 3 for a stalled group, and 1 if the brokers
+    do not answer. Without --state, the command samples for up to --within seconds, and ends when each partition's
+    offset has advanced or its lag is 0.
     """
     name = one_group(group, group_option)
     selection = parse_topics(topic)
@@ -276,14 +283,14 @@ def healthcheck(
 
         try:
             if (halt := halt_of_group(settings, name)) is not None:
-                typer.echo(f"Group {name} is {halt}: its committed offsets stand still until it is resumed.")
+                typer.echo(f"Group {name} is {halt}: its committed offsets do not advance until `resume`.")
                 note_idle(settings, name)
                 return
             is_well = _keep_looking(name, look, within) if state is None else _look_once(name, look, within, state)
         except RetriableError as error:
             if not unreachable_ok:
                 raise
-            note(f"The brokers do not answer, so nothing is known of group {name}: {error}")
+            note(f"The brokers do not answer, so the progress of group {name} is unknown: {error}")
             return
     if not is_well:
         raise typer.Exit(BOUND_EXCEEDED)
@@ -298,7 +305,7 @@ def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float
     if state.exists():
         before = health.from_text(group, state.read_text())
         if before is None:
-            note(f"{state} is not the state of a check of group {group}, and is replaced.")
+            note(f"{state} is not the state of a check of group {group}, so the command replaces the file.")
     # Use the wall clock, because another process took the previous sample, perhaps before a restart of the machine.
     at = time.time()
     seen = health.look_again(before or {}, look(), at)

@@ -577,7 +577,7 @@ def test_a_misspelt_name_is_answered_with_the_similar_one(command, orders, group
 
 
 def test_a_rewind_says_how_many_records_are_read_again(command, orders, group):
-    assert "6 records are read again, and 0 are not read" in command.says("rewind", group, "--to", "@0", "-t", orders)
+    assert "6 records are read again, and 0 are skipped" in command.says("rewind", group, "--to", "@0", "-t", orders)
 
 
 AVRO = {"schema": {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}}

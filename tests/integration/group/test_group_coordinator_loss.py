@@ -280,7 +280,7 @@ def test_nobody_says_that_a_rewind_was_not_done_if_the_offsets_cannot_be_compare
     settings, proxy, partition, _ = read_at_once
     commits: list[Frame] = []
     proxy.on_response = answered_while_it_loads(commits, fetches=False)
-    with pytest.raises(UnknownOutcomeError, match="Look at its committed offsets"):
+    with pytest.raises(UnknownOutcomeError, match="Check its committed offsets"):
         rewind_running_group(settings, group, {partition: 2}, timeout=60)
     proxy.on_response = pass_on
     assert len(commits) > 1

@@ -177,7 +177,7 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     outage.begin()
     wait_until(lambda: committed(groups, behind), "the next coordinator to know the group")
     assert_the_lag_of_the_others_is_shown(groups, behind, outage)
-    assert f"no broker leads {outage.topic}:{outage.lost}: the lag there is unknown" in caplog.text
+    assert f"no broker leads {outage.topic}:{outage.lost}: their lag is unknown" in caplog.text
     meanwhile = outage.produce(*outage.others)
     assert in_group.next() == without.next() == meanwhile
     with pytest.raises(RetriableError, match=rf"{outage.topic}:{outage.lost} .*coordinator\.timeout\.ms"):

@@ -65,8 +65,7 @@ def test_the_sentences() -> None:
     seen = look_again({}, [row(5, 9), row(9, 9, 1)], 0)
     assert sentence("billing", seen, {}, 5) == "Group billing makes progress: its lag is 4 in 2 partitions."
     assert sentence("billing", seen, stalled(seen, 75, 60), 75) == (
-        "Group billing is stalled: for up to 75 s the committed offsets of orders:0 have not moved, and the lag there "
-        "is 4."
+        "Group billing is stalled: for up to 75 s the committed offsets of orders:0 have not moved, and their lag is 4."
     )
 
 

@@ -30,4 +30,4 @@ def test_a_broker_that_is_not_there_is_one_line(name: str, tmp_path: Path) -> No
 
 def test_a_probe_need_not_fail_because_of_brokers() -> None:
     said = Command(NOWHERE).says("healthcheck", "billing", "--unreachable-ok")
-    assert said.startswith("The brokers do not answer, so nothing is known of group billing: ")
+    assert said.startswith("The brokers do not answer, so the progress of group billing is unknown: ")
