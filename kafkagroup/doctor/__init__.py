@@ -1,4 +1,4 @@
-"""Check an installation, the way to a cluster and the rights there.
+"""Check an installation, the connection to a cluster, and a user's rights in the cluster.
 
     from kafkagroup.doctor import examine
 

@@ -93,7 +93,7 @@ def _advice(probe: Probe, node: int | None) -> str:
     """Return advice about the step that failed."""
     step, listener = probe.failed, probe.listener
     if listener == "http":
-        return "An HTTP server answers there: correct the host and the port."
+        return "An HTTP server answers at this port: correct the host and the port."
     if listener == "plaintext" and step == "tls":
         protocols = "SASL_PLAINTEXT or PLAINTEXT" if probe.protocol == "SASL_SSL" else "PLAINTEXT or SASL_PLAINTEXT"
         return (
@@ -119,7 +119,7 @@ def _advice(probe: Probe, node: int | None) -> str:
 def _advice_for_address(probe: Probe, node: int | None) -> str:
     what = "resolve its host name" if probe.failed == "resolve" else "reach its host and port"
     if node is None:
-        return f"Check bootstrap.servers: this machine cannot {what}; then DNS, firewall, and that the broker runs."
+        return f"This machine cannot {what}. Check bootstrap.servers, DNS, the firewall, and whether the broker runs."
     return (
         f"Broker {node} tells its clients to use this address, and this machine cannot {what}. Set "
         "advertised.listeners of the broker to an address that clients reach; otherwise check DNS and firewall."
@@ -134,8 +134,8 @@ def _advice_for_tls(probe: Probe) -> str:
             "advertised.listeners, or renew the certificate."
         )
     return (
-        "Check that kafka.ssl.truststore.location holds the authority that signed the broker's certificate, that the "
-        "certificate has not expired, and, if the broker asks for one, the client's certificate (kafka.ssl.keystore.*)."
+        "Check that kafka.ssl.truststore.location holds the authority that signed the broker's certificate, and that "
+        "the certificate has not expired. If the broker asks for a client certificate, check kafka.ssl.keystore.*."
     )
 
 

@@ -35,11 +35,11 @@ def examine(
     transactional_id: str | None = None,
     seconds: float = _STEP_SECONDS,
 ) -> list[Finding]:
-    """Check the installation and, with servers, the way to the cluster and the rights there.
+    """Check the installation. With `bootstrap.servers`, check the connection to the cluster and the user's rights too.
 
     Args:
         settings: Kafka client settings under their Java names, with `bootstrap.servers`; None: the installation only.
-        spark: A session from whose executors to check too.
+        spark: A session; the checks then run on its executors too.
         topics: Topics to read.
         output_topics: Topics to write.
         group: A group to join.
@@ -114,7 +114,7 @@ def _in_cluster(settings: Settings, wanted: _Wanted) -> list[Finding]:
         try:
             return client.run(_rights_and_clocks(client, wanted))
         except KafkaGroupError as error:
-            # A broker answered a moment ago, and does not answer now.
+            # The brokers answered the previous checks, and do not answer now.
             return [Finding("rights", "skipped", f"Unknown: {error}")]
 
 
@@ -146,8 +146,8 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         for side, of in (
             (READ_BY, "commit=sink only"),
             (REJOINED, "commit=task and commit=sink only"),
-            (HALT, "`kafkagroup stop`, `pause` and `resume`: a query without it is not halted"),
-            (IDLE, "paused and stopped queries, to confirm it"),
+            (HALT, "`kafkagroup stop`, `pause` and `resume`: a query without this right is not halted"),
+            (IDLE, "paused and stopped queries, to confirm the halt"),
         ):
             allowed = await rights.group_rights(client, side.of(wanted.group, "doctor"))
             finding = rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, f"by {of}")
@@ -173,7 +173,7 @@ async def _protocol_finding(client: KafkaClient, group: str) -> list[Finding]:
     if found is None or not found.members:
         return []
     happened = "It has members of the consumer protocol (KIP-848), so the brokers assign its partitions."
-    advice = "Set kafka.group.protocol=consumer: a classic query ends in such a group."
+    advice = "Set kafka.group.protocol=consumer: in such a group, a query with the classic protocol ends."
     return [Finding(f"group {group}", "warn", happened, advice)]
 
 

@@ -23,7 +23,7 @@ _TASKS = 8
 
 @dataclass(frozen=True, slots=True)
 class SeenThere:
-    """The packages on a task's machine, and a probe of each broker from there, in the order of the brokers."""
+    """The packages on a task's machine, and a probe of each broker from this machine, in the order of the brokers."""
 
     host: str
     installed: Installed
@@ -77,12 +77,12 @@ def packages_finding(driver: Installed, there: SeenThere) -> Finding:
         ("kafkagroup", driver.kafkagroup, has.kafkagroup),
     ):
         if ours != theirs:
-            return Finding(name, "fail", f"{what} is {theirs} there and {ours} in the driver.", advice)
+            return Finding(name, "fail", f"{what} is {theirs} in the executor and {ours} in the driver.", advice)
     if has.native_problem:
-        return Finding(name, "fail", f"The native engine cannot serve there: {has.native_problem}.", advice)
+        return Finding(name, "fail", f"The native engine cannot serve in the executor: {has.native_problem}.", advice)
     if has.native != driver.native:
         there_, here = has.native or "not installed", driver.native or "not installed"
-        return Finding(name, "warn", f"kafkagroup-native is {there_} there, and {here} in the driver.", advice)
+        return Finding(name, "warn", f"kafkagroup-native is {there_} in the executor and {here} in the driver.", advice)
     engine = "the native engine" if has.native is not None else "librdkafka"
     return Finding(name, "ok", f"Python {has.python}, kafkagroup {has.kafkagroup}; {engine} serves, as in the driver.")
 

@@ -85,12 +85,12 @@ def java_and_spark_findings(found: JavaAndSpark) -> list[Finding]:
 def _spark(found: JavaAndSpark) -> Finding:
     name = "spark"
     if found.spark is None:
-        return Finding(name, "skipped", "There is no pyspark.")
+        return Finding(name, "skipped", "pyspark is not installed.")
     if found.spark_home and found.home_jars is None:
         return Finding(
             name,
             "fail",
-            f"SPARK_HOME is {found.spark_home}, and there is no Spark in it.",
+            f"SPARK_HOME is {found.spark_home}, which contains no Spark.",
             "Set SPARK_HOME to Spark's folder, or unset it to use the Spark of pyspark.",
         )
     jars = found.home_jars if found.spark_home else found.own_jars
@@ -116,7 +116,7 @@ def _java(found: JavaAndSpark) -> Finding:
         return Finding(
             name, "skipped", connect if found.spark else "Without pyspark it is unknown whether Java is needed."
         )
-    advice = f"Install Java {OLDEST_JAVA}, and point JAVA_HOME to its folder (the one that holds bin/java)."
+    advice = f"Install Java {OLDEST_JAVA}, and point JAVA_HOME to its folder (which contains bin/java)."
     if found.java is None:
         return Finding(name, "fail", "JAVA_HOME is not set, and there is no java on the PATH.", advice)
     where = f"{found.java} (from {found.java_from})"
@@ -146,7 +146,7 @@ def _format(found: JavaAndSpark) -> Finding:
 def _workers_advice() -> str:
     return (
         f"Set PYSPARK_PYTHON={sys.executable} before the session is made, or activate the environment. With a local "
-        "master, kafkagroup.register(spark) in each session does as well."
+        "master, you can call kafkagroup.register(spark) in each session instead."
     )
 
 

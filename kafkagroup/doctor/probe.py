@@ -1,7 +1,7 @@
-"""Connect to one broker step by step; name the step that failed, and the kind of server that answers there.
+"""Connect to one broker step by step; name the step that failed, and the kind of server at the broker's port.
 
 The steps are those of the connector's connections: resolve the host's name, connect by TCP, TLS, ApiVersions, login by
-SASL, Metadata. If one fails, a second probe finds the kind of server at this port.
+SASL, Metadata. If a step fails, a second probe finds the kind of server at this port.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Probe:
         passed: The steps that succeeded, in order.
         failed: The step that failed; None if all succeeded.
         problem: The reason of the failure, as a sentence.
-        listener: After a failure, the kind of server that answers there.
+        listener: After a failure, the kind of server at the endpoint.
         certificate: The broker's certificate; None without TLS, or if it was not verified.
         cluster_id: The cluster's id.
         brokers: The brokers of the cluster, as this broker advertises them.
-        seconds: How long all steps took.
+        seconds: The duration of all steps.
     """
 
     endpoint: str

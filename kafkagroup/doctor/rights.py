@@ -54,7 +54,7 @@ class Allowed:
     Attributes:
         resource: The resource, for example `topic orders`.
         operations: Those requested operations that are allowed; None: the broker returns no operations.
-        problem: Why the operations are unknown, or another fault of the resource; empty: no fault.
+        problem: The reason why the operations are unknown, or another fault of the resource; empty: no fault.
     """
 
     resource: str
@@ -79,12 +79,12 @@ def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose:
         return Finding(
             name,
             "fail",
-            f"This user has no {' and no '.join(missing)} on {allowed.resource}, needed {purpose}.",
+            f"This user has no {' and no '.join(missing)} on {allowed.resource}, which is needed {purpose}.",
             f"Add an ACL that allows {' and '.join(missing)} on {allowed.resource}.",
         )
     if allowed.problem:
         return Finding(name, "fail", f"{allowed.problem}.")
-    return Finding(name, "ok", f"This user has {listed} on {allowed.resource}, needed {purpose}.")
+    return Finding(name, "ok", f"This user has {listed} on {allowed.resource}, which is needed {purpose}.")
 
 
 def named(bits: int) -> frozenset[str] | None:

@@ -63,7 +63,7 @@ class Installed:
         python: The version of Python.
         kafkagroup: The version of this package.
         native: The version of the native engine; None if it is not installed or cannot serve.
-        native_problem: Why the installed native engine cannot serve; empty if there is no such problem.
+        native_problem: The reason why the installed native engine cannot serve; empty: no problem.
         spark: The version of the module `pyspark`; None: not installed.
         libraries: The versions of the other libraries by distribution; None: not installed.
         librdkafka: The version of librdkafka in confluent-kafka; None if it cannot be loaded.
@@ -114,7 +114,7 @@ def engine_finding(found: Installed) -> Finding:
         return Finding(
             name,
             "fail",
-            f"The native engine is installed and cannot serve: {found.native_problem}.",
+            f"The native engine is installed, but cannot serve: {found.native_problem}.",
             f"{same}{found.kafkagroup}. Until then use engine=librdkafka.",
         )
     if found.native is None:

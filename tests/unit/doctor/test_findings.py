@@ -199,7 +199,7 @@ def test_rights() -> None:
     assert right_finding("r", (READ,), read, "to read").state == "ok"
     denied = right_finding("r", (READ, WRITE), read, "to write")
     assert denied.state == "fail"
-    assert "no WRITE on topic t, needed to write" in denied.happened
+    assert "no WRITE on topic t, which is needed to write" in denied.happened
     assert "allows WRITE on topic t" in denied.advice
     assert right_finding("r", (READ,), Allowed("topic t", None, "too old"), "to read").state == "skipped"
 
@@ -225,7 +225,7 @@ def test_clocks(newest: float | None, state: str) -> None:
     [
         ({}, "ok", "the native engine serves"),
         ({"python": "3.11.2"}, "ok", "Python 3.11.2"),
-        ({"python": "3.12.2"}, "fail", "Python is 3.12 there and 3.11 in the driver"),
+        ({"python": "3.12.2"}, "fail", "Python is 3.12 in the executor and 3.11 in the driver"),
         ({"kafkagroup": "0.0.9"}, "fail", "kafkagroup is 0.0.9 there"),
         ({"native": None}, "warn", "kafkagroup-native is not installed there"),
         ({"native_problem": "its version is 0.0.9"}, "fail", "its version is 0.0.9"),
