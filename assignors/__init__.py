@@ -1,6 +1,6 @@
 """Client-side partition assignors for Kafka consumer groups: pure functions on plain data.
 
-Usable without Spark and without any Kafka client: `load("sticky").assign(cluster, group)`.
+They need neither Spark nor a Kafka client: `load("sticky").assign(cluster, group)`.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.

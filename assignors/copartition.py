@@ -1,7 +1,8 @@
 """`copartition`: assign the same partition number of several topics to the same member.
 
 Java has no such strategy: `range` keeps topics together only while they have equal partition counts and subscribers,
-and reports no difference. `copartition` then raises an error, or co-locates as many partitions as possible.
+and reports no difference. If the topics differ, `copartition` raises an error, or co-locates as many partitions as
+possible.
 
 A strategy that assigns partitions one by one can keep co-partitioned topics together: `fold` leaves only the first
 topic of each set, and `Folded.unfold` gives a partition's members the same partition number of the other topics.
@@ -24,7 +25,8 @@ class Folded:
     """A group with only the first topic of each set, for a strategy that keeps co-partitioned topics together.
 
     Attributes:
-        cluster: The cluster without the omitted topics. A partition has the racks that all topics of its set have.
+        cluster: The cluster without the omitted topics. A partition's racks are those that its number has in all topics
+            of the set.
         group: The subscriptions without the omitted topics.
         sets: All topics of each set, by the set's first topic. Topics in no set are absent.
     """
@@ -48,7 +50,7 @@ class Folded:
 
 
 def fold(cluster: ClusterMetadata, group: GroupSubscription, groups: Sequence[Collection[str]]) -> Folded:
-    """Keep, of each set, only the first topic that exists and has a subscriber; topics in no set stay.
+    """Keep one topic of each set: the first that exists and has a subscriber. Topics in no set stay.
 
     Raises:
         AssignmentError: The topics of a set differ in partition counts or subscribers.
@@ -124,10 +126,10 @@ class CopartitionAssignor(Assignor):
     """`range` with sets of co-partitioned topics. Topics in no set are assigned as by `range`.
 
     Args:
-        groups: Sets of topics; a topic may be in one set only. None: all topics the group subscribes to are one set.
+        groups: Sets of topics; a topic may be in one set only. None: all subscribed topics of the group are one set.
         mismatch: The handling of a set whose topics differ in partition counts or subscribers. "refuse" raises an
-            AssignmentError. "colocate" assigns the partition numbers that exist in all topics to members that subscribe
-            to all of them, each number together, and higher numbers topic by topic.
+            AssignmentError. "colocate" assigns each partition number that exists in all topics to one of the members
+            that subscribe to all topics. Higher numbers are assigned topic by topic.
     """
 
     name: ClassVar[str] = "copartition"

@@ -102,7 +102,7 @@ def _utf16(name: str) -> bytes:
 
 
 def alike(group: GroupSubscription, members: Sequence[str]) -> dict[frozenset[str], list[int]]:
-    """Return the places of the members, grouped by the set of topics they subscribe to.
+    """Return the places of the members, grouped by the set of their topics.
 
     Args:
         group: The subscriptions by member id.
@@ -164,7 +164,7 @@ class Claims:
         return last
 
     def newest(self, partitions: set[int]) -> dict[int, list[int]]:
-        """Return each partition's claimants; of claimants with different generations, only those with the newest."""
+        """Return the claimants of each partition, without claimants of older generations."""
         holders: dict[int, list[int]] = {}
         for place, stated in enumerate(self.stated):
             for partition in partitions.intersection(stated):
@@ -219,7 +219,7 @@ def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[fr
 def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset[str]]) -> bool:
     """Return whether rack-aware assignment could change the result (`useRackAwareAssignment` in Java).
 
-    It could if a replica is on some member's rack, and some partition has no replica on a rack that has other replicas.
+    Two conditions must hold: a replica is on a member's rack, and the partitions differ in the racks of their replicas.
     """
     wanted = {rack for rack in members if rack}
     if not wanted:
@@ -232,8 +232,8 @@ def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset
 class Pool:
     """Candidate members for a set of partitions, in a heap by load.
 
-    A member is its place, the index in the sorted member ids. The caller changes the loads, and the heap is repaired
-    when the least loaded member is requested.
+    A member is represented by its place, the index in the sorted member ids. The caller changes the loads, and the heap
+    is repaired when the least loaded member is requested.
 
     Attributes:
         places: The members, ascending.

@@ -1,6 +1,6 @@
 """The interface of a strategy, the lookup by its name, and the check that a partition moves in two steps (KIP-429).
 
-A leader checks a cooperative assignment before sending the assignment, like Java's `ConsumerCoordinator` (KIP-429).
+A leader checks a cooperative assignment before it sends the assignment, like Java's `ConsumerCoordinator` (KIP-429).
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Assignor(ABC):
     def rebalance_interval(self) -> float | None:
         """Return the least number of seconds between two rebalances that the leader requests to balance work.
 
-        None, as in most strategies, means that the strategy does not weigh work. Then the leader looks up no lags
-        (`ClusterMetadata.work`) and never requests such a rebalance.
+        None: the strategy, like most, does not use the work of partitions. For this strategy, the leader looks up no
+        lags (`ClusterMetadata.work`) and never requests such a rebalance.
         """
         return None
 

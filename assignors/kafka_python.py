@@ -36,9 +36,9 @@ def for_kafka_python(
         assignor: A name or "module:Class" as for `assignors.load`, or an assignor.
         options: The strategy's options, if `assignor` is a name.
         rack: The consumer's rack, for strategies that use racks.
-        eager: Run a cooperative strategy with the eager protocol. Set this in the first half of a rolling upgrade,
-            while the consumer also lists an eager strategy: kafka-python then revokes all partitions before the member
-            joins, so the subscription must not list owned partitions.
+        eager: Run a cooperative strategy with the eager protocol. Set this in the first half of a rolling upgrade, in
+            which the consumer also lists an eager strategy. In this half, kafka-python revokes all partitions before
+            the member joins, so the subscription must not list owned partitions.
     """
     return KafkaPythonAssignor(load(assignor, options) if isinstance(assignor, str) else assignor, rack, eager)
 

@@ -1,9 +1,10 @@
 """`lag-balanced`: balance the time that members need for their lag, not the number of their partitions.
 
 The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report their speed in
-their user data. A unit is a partition, or co-partitioned partitions that stay together. Its work is the number of
-records to read within a horizon: its lag, and the records that arrive in this time. The time of a member is the work of
-its units divided by its speed. Without known work the assignment is that of `sticky`. Reasons: docs/design/balance.md.
+their user data. A unit is a partition, or co-partitioned partitions that stay together. The work of a unit is the
+number of records to read within a horizon: the unit's lag, and the records that arrive in this time. The time of a
+member is the work of its units divided by its speed. Without known work the assignment is that of `sticky`. The design
+note docs/design/balance.md has the reasons.
 """
 
 from __future__ import annotations
@@ -72,15 +73,15 @@ _MAX_SPEED = 1e12
 # The largest factor between a speed and the median. A greater difference counts as a measuring error, which must
 # neither starve the member nor give it all partitions.
 _MAX_SPEED_RATIO = 100.0
-# The limit of units times members. A plan compares each unit with each member: at the limit, for about 10 s.
+# The limit of units times members. A plan compares each unit with each member, which takes about 10 s at the limit.
 _MAX_STEPS = 10_000_000
 
 # The user data, big endian: int8 version; float32 records per second, 0 if unknown; int32 length of the claim; the
-# claim, which is the member's last assignment as `sticky` user data (V1); then a uint16 for each partition of the
-# claim, its rate. A later version may append fields, which a leader of this version ignores.
+# claim, which is the member's last assignment as `sticky` user data (V1); a uint16 with the rate of each partition of
+# the claim. A later version may append fields, which a leader of this version ignores.
 _VERSION = 1
 _HEAD = struct.Struct(">bfi")
-# A rate is sent as its logarithm in steps of 0.3 %, so that 2 bytes are enough for any partition. 0: unknown.
+# A rate is sent as its logarithm in steps of 0.3 %, so that 2 bytes are enough for any partition. 0: unknown rate.
 _RATE_STEPS = 256
 _MAX_RATE = 0xFFFF
 
@@ -88,8 +89,8 @@ _MAX_RATE = 0xFFFF
 class LagBalancedAssignor(Assignor):
     """Let all members drain their lag at about the same time, and keep their partitions.
 
-    A partition moves only if the move makes the longest time shorter by a factor of `WORTH` (1.31), or if it goes to a
-    member without partitions. A member of unknown speed counts as a member of median speed, and gets at most its share
+    A partition moves only if the move makes the longest time shorter by a factor of `WORTH` (1.31), or gives a member
+    its first partition. A member of unknown speed counts as a member of median speed, and gets at most its share
     by number.
 
     Args:
@@ -153,7 +154,7 @@ class LagBalancedAssignor(Assignor):
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
-        """Return by how much a rebalance would shorten the time to drain; None: a rebalance is not worth it."""
+        """Return by how much a rebalance would shorten the time to drain; None: too little for a rebalance."""
         folded = fold(cluster, group, self._groups)
         members = {
             member: decode_measures(said.user_data)._replace(claim=StickyUserData(held[member].partitions, 0))
@@ -165,7 +166,7 @@ class LagBalancedAssignor(Assignor):
         if found is None or not found.worth:
             return None
         ratio = found.kept / found.longest
-        return f"the work is out of balance: one member has {ratio:.1f} times what a rebalance would leave"
+        return f"the work is out of balance: one member needs {ratio:.1f} times as long as after a rebalance"
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class Workload:
 
     @cached_property
     def bound(self) -> float:
-        """A lower limit of the longest time: no unit drains sooner, and no set of units with the same readers does."""
+        """A lower limit of the longest time, from each unit and from each set of units with the same readers."""
         units: dict[Sequence[int], list[int]] = {}
         for places, work in zip(self.readers, self.work, strict=True):
             units.setdefault(tuple(places), []).append(work)
@@ -223,9 +224,9 @@ def balance(load: Workload) -> Outcome:
     """Assign all units with few moves so that the last member is done as early as possible. Pure.
 
     The plan is greedy and sticky. Units are placed in the order of their work (longest processing time, LPT). A unit
-    stays with its holder if the holder is done within `TOLERANCE` of the shortest possible time, else it goes to the
-    member that is done first. The plan is used only if the longest time with all held units kept is more than `WORTH`
-    times the plan's longest time. Otherwise units move only to members that hold nothing yet.
+    stays with its holder if the holder is done within `TOLERANCE` of the shortest possible time. Otherwise the unit
+    goes to the member that is done first. The plan is used only if the longest time with all held units kept is more
+    than `WORTH` times the plan's longest time. Otherwise units move only to members that hold nothing yet.
     """
     plan = _Plan(load, math.inf)
     kept, worth = plan.longest, False
@@ -263,7 +264,7 @@ class _Plan:
         return max(map(self._seconds, range(len(self._sums))), default=0.0)
 
     def serve_newcomers(self) -> None:
-        """Move units to members that held nothing, while this clearly shortens the longer of both members' times."""
+        """Move units to members that held none, while a move clearly shortens the longer of the two members' times."""
         load = self._load
         for newcomer in sorted({place for places in load.readers for place in places} - set(load.holders)):
             while self._has_room(newcomer):
@@ -282,7 +283,7 @@ class _Plan:
         """Give a unit to the member that would finish the unit first.
 
         Of the members that can take the unit without making the longest time longer, members on the unit's racks come
-        first. An idle unit goes to the member with the fewest units for its speed.
+        first. An idle unit goes to the member with the fewest units in relation to its speed.
         """
         load = self._load
         idle = load.work[unit] <= IDLE * sum(load.work) / len(load.work)
@@ -336,7 +337,7 @@ def encode_measures(measures: Measures, claim: StickyUserData) -> bytes:
 
 
 def decode_measures(data: bytes | None) -> MeasuredMember:
-    """Decode a member's user data. Absent or malformed measures are unknown, so no member can make the leader fail."""
+    """Decode a member's user data. Absent or malformed measures are unknown, so that the leader never fails."""
     unknown = MeasuredMember(Measures(), StickyUserData((), NO_GENERATION))
     if data is None or len(data) < _HEAD.size:
         return unknown
@@ -432,9 +433,9 @@ def _known_work(
 
 
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
-    """Return how many records of each unit are to be read within the horizon; for an unknown number, the mean.
+    """Return the number of records of each unit to read within the horizon. An unknown number becomes the mean.
 
-    The horizon is the time in which the whole group, at `speed` records per second (None: unknown), drains its lag, but
+    The horizon is the time in which the whole group drains its lag at `speed` records per second (None: unknown), but
     at least the interval in which the assignment stays. In this time, a member with its share of the work drains its
     lag too.
     """

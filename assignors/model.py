@@ -106,7 +106,7 @@ class ClusterMetadata:
         partitions: The number of partitions of each topic. A topic that is absent or has 0 partitions is not assigned.
         racks: The racks of all replicas, offline replicas too (KIP-881), for each partition of each topic. Racks are
             unknown for an absent topic, and for partitions beyond the end of a list.
-        work: The lag and the rate of each partition, for strategies that weigh work (`Assignor.rebalance_interval`).
+        work: The lag and the rate of each partition, for strategies that balance work (`Assignor.rebalance_interval`).
             The work of an absent partition is unknown.
     """
 

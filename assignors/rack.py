@@ -1,7 +1,7 @@
 """`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
-Java's sticky algorithm revokes a claim that does not match its member's rack, even if no other member matches, so the
-partition moves in every rebalance. When no member on a partition's racks has room, earlier choices are not revised.
+Java's sticky algorithm revokes a claim that does not match its member's rack. If no other member matches either, the
+partition moves in every rebalance. If no member on a partition's racks has room, earlier choices are not revised.
 `rack-aware` exchanges two partitions, or moves a partition to a member with one partition fewer, while this lowers the
 number of rack mismatches or lost claims and raises neither. Sizes stay as even as in `sticky`.
 """
@@ -132,7 +132,7 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """Yield what the target can give: nothing (None) if it has fewer partitions, then any the source can take."""
+        """Yield the partitions that the target can give to the source; first None if the target has fewer."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None
@@ -147,7 +147,7 @@ class _Exchange:
         return self._topic[self._shared.index.topic(partition)]
 
     def _gain(self, partition: int, source: int, target: int) -> tuple[int, int]:
-        """Return what moving the partition gains: rack matches, and kept claims (1, 0 or -1 each)."""
+        """Return the gain of a move in rack matches and in kept claims, each 1, 0 or -1."""
         home = self._home.get(partition, -1)
         racks = self._racks.mismatch(source, partition) - self._racks.mismatch(target, partition)
         return racks, (home == target) - (home == source)

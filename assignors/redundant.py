@@ -25,9 +25,10 @@ from assignors.wire import (
 class RedundantAssignor(Assignor):
     """Assign each partition to `copies` different subscribers, or to all if there are fewer, with even loads.
 
-    A member's Assignment lists every partition of which it has a copy; `primaries` returns those that it leads, and
-    `replicas` the copy numbers of the others. Copies stay with their members if balance allows. If a primary leaves, a
-    standby of the partition becomes the primary, and another member becomes a standby. Standbys may get other numbers.
+    A member's Assignment lists every partition of which it has a copy. `primaries` returns the partitions that the
+    member leads, and `replicas` returns the copy numbers of its other partitions. Copies stay with their members if
+    balance allows. If a primary leaves, a standby of the partition becomes the primary, and another member becomes a
+    standby. Standbys may get other numbers.
 
     Args:
         copies: The number of members that hold each partition, at least 1.
@@ -195,7 +196,7 @@ class _Copies:
                 moved |= self._level_partition(partition, kept_too)
 
     def _level_by_chains(self) -> None:
-        """Move new copies along chains of members, because the fullest may have no copy that the emptiest lacks."""
+        """Move new copies along chains of members, because the fullest one may have no copy that the emptiest lacks."""
         lowest = min(self._sizes, default=0)
         if max(self._sizes, default=0) < lowest + 2:
             return
@@ -245,7 +246,7 @@ class _Copies:
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
         moved = False
-        # Go backwards, because standbys, which should move first, are appended after primaries.
+        # Go backwards: standbys are appended after primaries, and should move first.
         for at in range(len(holders) - 1, -1, -1):
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:
@@ -262,9 +263,9 @@ class _Copies:
     def choose_primaries(self, claims: Sequence[_Claim]) -> list[int]:
         """Return the primary of each partition.
 
-        The previous primary stays if it still holds the partition; else a standby that kept the partition takes over,
-        or any holder. Then other holders become primaries, without moving copies, until each primary leads at most
-        one partition more than every other holder of its partitions.
+        The previous primary stays if it still holds the partition. Otherwise a standby that kept the partition takes
+        over, else any holder. Afterwards other holders become primaries, without moving copies, until each primary
+        leads at most one partition more than every other holder of its partitions.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []

@@ -1,7 +1,7 @@
 """`sticky` and `cooperative-sticky`: collect the claims of members; `sticky_uniform` and `sticky_mixed` assign.
 
 They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429). Both make the same assignment,
-which is balanced and moves as few partitions as possible. `cooperative-sticky` needs two rebalances for it.
+which is balanced and moves as few partitions as possible. `cooperative-sticky` reaches it in two rebalances.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Shared:
     """A sticky assignment in integers, which other strategies modify before it is returned.
 
     Attributes:
-        members: The sorted member ids; the lists below are indexed by a member's place here.
+        members: The sorted member ids; the lists below are indexed by a member's index in this list.
         index: The partitions; the lists below hold their integers.
         claims: The partitions that the members claimed.
         given: The partitions of each member.

@@ -126,7 +126,7 @@ class _Group:
         return rest
 
     def fill(self, partitions: Sequence[int]) -> None:
-        """Assign each partition to its least loaded subscriber; if several are, to the first of them by id."""
+        """Assign each partition to its least loaded subscriber; of equally loaded subscribers, to the first by id."""
         runs = self._runs(partitions)
         for pool, of_pool in groupby(runs, key=lambda run: run[0]):
             together = list(of_pool)
@@ -181,8 +181,8 @@ class _Group:
     def level(self, partitions: Sequence[int], outdated: Mapping[int, int]) -> None:
         """Move single partitions to members with at least two partitions fewer, in order, until no such move is left.
 
-        A partition goes to its previous owner of an older generation, if that member has at least two partitions fewer
-        than the current owner, else to the least loaded subscriber.
+        A partition goes to the least loaded subscriber. But it goes to its previous owner of an older generation if
+        that member has at least two partitions fewer than the current owner.
 
         Terminates with a balanced result: every move makes the sum of squared sizes smaller, except when a partition
         returns to the member from which it came, which happens only once for each partition.
@@ -265,7 +265,7 @@ class _Movements:
         return code ^ code >> 16
 
     def record(self, topic: int, partition: int, source: int, target: int) -> None:
-        """Record a move. Several moves of a partition become one move; if the partition returns, they become none."""
+        """Record a move. Several moves of a partition become one move, or none if the partition returns."""
         before = self._moves.pop(partition, None)
         if before is not None:
             pair = (topic, before[0], before[1])

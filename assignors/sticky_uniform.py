@@ -87,8 +87,8 @@ def _deal(
 ) -> list[Sequence[int]]:
     """Assign the partitions that are left.
 
-    They go round-robin to the members with fewer than `min_size` partitions, and the last `extra` partitions, one each,
-    to members with exactly `min_size`. All rounds until the next member is full are one slice of `left` per member.
+    Members with fewer than `min_size` partitions take them round-robin. The last `extra` partitions go to members with
+    exactly `min_size`, one each. All rounds until the next member is full are one slice of `left` per member.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0
@@ -119,8 +119,8 @@ def _match_racks(
 ) -> tuple[list[int], int]:
     """Assign partitions to members on their racks, the partitions with the fewest such members first.
 
-    Members on a partition's racks take it round-robin while they have fewer than `min_size` partitions; else, while
-    `extra` is above 0, the first that has exactly `min_size` takes it. Updates `given`, `below` and `level`.
+    Members on a partition's racks take it round-robin while they have fewer than `min_size` partitions. Otherwise,
+    while `extra` is above 0, the first member with exactly `min_size` takes it. Updates `given`, `below` and `level`.
 
     Returns:
         The partitions that match no member, and the remaining `extra`.

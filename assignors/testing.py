@@ -80,7 +80,7 @@ def measure(
         group: The subscriptions that the assignor was given.
         answer: The assignment that it returned.
         claims: The partitions that members owned before; None: the `owned` partitions of their subscriptions.
-        copies: The number of members that each partition needs, or all its subscribers if there are fewer.
+        copies: The number of members that each partition needs; with fewer subscribers, all of them.
     """
     claims = claims_of(group) if claims is None else claims
     subscribed = {member: frozenset(subscription.topics) for member, subscription in group.items()}
@@ -198,9 +198,9 @@ class Promises:
 
     Attributes:
         balanced: No partition could move to a subscriber that has at least two partitions fewer.
-        sticky: In an unchanged group all members keep their partitions. If all members subscribe to the same topics and
-            there are no racks, the remaining members keep their partitions when a member leaves. With `copies` above 1,
-            they may lose as many partitions as the member that left had.
+        sticky: In an unchanged group all members keep their partitions. With equal subscriptions and without racks,
+            the remaining members keep their partitions when a member leaves. With `copies` above 1, they may lose as
+            many partitions as this member had.
         copies: The number of members that each partition needs.
     """
 

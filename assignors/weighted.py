@@ -17,8 +17,9 @@ _WEIGHT = struct.Struct(">i")
 class WeightedAssignor(Assignor):
     """Assign partitions in proportion to weights: a member with twice the weight gets twice the partitions.
 
-    A member's load is its number of partitions divided by its weight. In the result, no partition could move to a
-    subscriber whose load would then be lower than the owner's current load. Within this limit, members keep partitions.
+    A member's load is its number of partitions divided by its weight. If a partition of the result moved to another
+    subscriber, the subscriber's load would be at least the owner's current load. Within this limit, members keep their
+    partitions.
 
     Args:
         weight: This member's capacity in any unit that the group agrees on, for example cores; at least 1. A member
