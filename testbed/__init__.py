@@ -1,1 +1,1 @@
-"""Systems that tests and benchmarks run against: a Spark cluster of real processes, and a steady load of records."""
+"""Systems for tests and benchmarks: clusters of real processes, hosts with networks, and a steady load of records."""

@@ -33,13 +33,13 @@ class HostBrokers:
         self._nodes: list[Node] = []
         #: For clients on the hosts: the hosts' names.
         self.bootstrap_servers = ",".join(f"{name}:{_PORTS.client}" for name in racks)
-        #: For clients on this machine, which knows no names of hosts.
+        #: For clients on this machine, which cannot resolve the hosts' names.
         self.internal_bootstrap_servers = ",".join(map(self._internal, racks))
 
     def __enter__(self) -> HostBrokers:
         try:
             deadline = time.monotonic() + _START_SECONDS
-            # The settings of listeners do not change what StorageTool writes.
+            # The output of StorageTool does not depend on the settings of listeners.
             files = formatted_files(KAFKA_VERSION, render_properties(self._config("", 1, Path())))
             cluster_id = new_uuid()
             for number, name in enumerate(self._racks, 1):

@@ -1,11 +1,11 @@
 """Several hosts on one machine: network namespaces, between which this process forwards each packet.
 
 A host has a network, a host name and an /etc/hosts of its own; this machine reaches the hosts by their addresses. The
-forwarding needs no modules of the kernel. A link may be cut, be slow or lose packets, and a firewall may drop
-connections to all but some ports.
+forwarding needs no modules of the kernel. A link may be cut, be slow or lose packets. A firewall may allow connections
+to some ports only.
 
-Nothing is left over, however this process ends: a namespace lives as long as its processes, and a device as long as
-this process has its descriptor.
+When this process ends, no namespace and no device is left: a namespace ends with its processes, and a device ends with
+its descriptor in this process.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 # The largest packets that the kernel sends, because each packet costs this process a read and a write.
 _MTU = 16_000
 _TCP, _SYN, _ACK = 6, 0x02, 0x10
-# A range for tests of networks (RFC 2544). A process's id chooses its part of the range: 253 hosts and this machine.
+# A range for tests of networks (RFC 2544). The process id selects a part of the range, for 253 hosts and this machine.
 _NETWORK = "198.18"
 _THIS_MACHINE = 254
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a program runs.
+    """The machine, host or environment in which a program runs.
 
     Attributes:
-        folder: Its working directory.
+        folder: The program's working directory.
         address: The host name or address at which other processes reach the program.
         prefix: The words before the program in its command line.
     """
@@ -54,12 +54,12 @@ class Place:
     prefix: Sequence[str] = ()
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """Return the command with which a program runs there."""
+        """Return the command line that runs a program in this place."""
         return [*self.prefix, *command]
 
 
 def with_host_name(place: Place, name: str) -> Place:
-    """Return a place on this machine with another host name: in a UTS namespace, which needs root or its rights."""
+    """Return a place on this machine with another host name, in a UTS namespace. It needs root or CAP_SYS_ADMIN."""
     return replace(place, prefix=["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name])
 
 
@@ -71,7 +71,7 @@ class Link:
         cut: Whether no packet passes.
         loss: The part of the packets that are lost.
         delay: Seconds that a packet takes; the delays of both hosts add up.
-        open_ports: The ports to which a firewall lets connections in; others get no answer. None: no firewall.
+        open_ports: The ports that a firewall opens; connections to other ports get no answer. None: no firewall.
     """
 
     cut: bool = False
@@ -89,12 +89,12 @@ class Link:
 
 
 class Hosts:
-    """Hosts with these names; use it in a with statement, as root.
+    """Hosts with given names. Use this class in a with statement, as root.
 
     Args:
         folder: The folder for the file of the hosts' names.
         names: The hosts' names.
-        seed: Decides which packets a lossy link drops.
+        seed: The seed of the random choice of packets that a lossy link drops.
     """
 
     def __init__(self, folder: Path, names: Sequence[str], seed: int = 0) -> None:
@@ -148,7 +148,7 @@ class Hosts:
         return str(ip_address(self._here) - 1)
 
     def set_link(self, name: str, link: Link) -> None:
-        """Change how a host is connected, from the next packet on."""
+        """Set the link of a host, from the next packet on."""
         self._links[name] = link
 
     def _start(self, name: str, address: str) -> None:
@@ -213,13 +213,13 @@ class Hosts:
 
 
 def _write(descriptor: int, packet: bytes) -> None:
-    # As any device, this device loses packets when its queue is full.
+    # Like any device, this device loses packets when its queue is full.
     with contextlib.suppress(OSError):
         os.write(descriptor, packet)
 
 
 def reason_against_hosts(folder: Path) -> str | None:
-    """Return why hosts cannot be made here, such as a system other than Linux or no root; None: they can."""
+    """Return the reason why this machine cannot have hosts, for example a missing root; None: no reason."""
     try:
         with Hosts(folder, ["try"]) as hosts:
             subprocess.run(hosts.place("try").command(["true"]), check=True, capture_output=True)

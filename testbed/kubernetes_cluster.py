@@ -1,4 +1,4 @@
-"""Kubernetes with etcd, the API server and one node, which runs a pod as local processes in a root folder of their own.
+"""A Kubernetes cluster of etcd, the API server and one node. The node runs a pod as local processes in a root folder.
 
 A pod's image is this machine's files, with Spark in /opt/spark and this Python as `python3`. Pods have addresses of
 the loopback device.
@@ -68,7 +68,7 @@ def build_servers() -> None:
 
     (folder / "go.mod").write_text("module servers\n")
     module = json.loads(go("mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES}"))
-    # Kubernetes replaces its parts by folders of its own repository. Here their published versions replace them.
+    # The go.mod of Kubernetes replaces its parts by folders of its repository. Replace them by published versions.
     parts = [one["Old"]["Path"] for one in json.loads(go("mod", "edit", "-json", module["GoMod"]))["Replace"]]
     replaced = [f"-replace={part}={part}@v0{KUBERNETES[1:]}" for part in parts]
     required = [f"-require=k8s.io/kubernetes@v{KUBERNETES}", f"-require=go.etcd.io/etcd/server/v3@v{ETCD}"]
@@ -193,7 +193,7 @@ class KubernetesCluster:
             return json.load(answer)
 
     def logs(self) -> str:
-        """Return what all pods have printed."""
+        """Return the output of all pods."""
         return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("pods/*/log")))
 
     def _await_ready(self) -> None:
@@ -215,7 +215,7 @@ class KubernetesCluster:
                 try:
                     self._step(pod)
                 except urllib.error.HTTPError as error:
-                    # Spark has deleted or changed the pod, or has not created yet what the pod mounts.
+                    # Spark has deleted or changed the pod, or has not created a mounted object of the pod yet.
                     if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                         raise
             # Write the file in place, because it is mounted.
@@ -278,7 +278,7 @@ class KubernetesCluster:
                 (at / file).write_text(content)
         for name in ("bin", "jars", "python"):
             (upper / "opt" / "spark" / name).symlink_to(SPARK / name)
-        # The job of the Spark application, which would be in the image.
+        # The program of the Spark application. A real image would contain this file.
         shutil.copy(ROOT / "tests" / "apps" / "recipe_app.py", upper / "opt" / "spark" / "work-dir" / "job.py")
         script = (
             'hostname "$0" && '

@@ -11,7 +11,7 @@ _FLUSH_SECONDS = 300.0
 
 
 class Load:
-    """Writes the numbers 0, 1, 2, … to a topic, evenly, until it is closed.
+    """Writes the numbers 0, 1, 2, … to a topic at a constant rate, until `close`.
 
     Args:
         servers: The brokers.
@@ -43,7 +43,7 @@ class Load:
             self._producer.poll(0)
 
     def close(self) -> None:
-        """Stop, and wait until everything is written.
+        """Stop, and wait until all records are written.
 
         Raises:
             RuntimeError: Records could not be written.

@@ -23,18 +23,18 @@ def resident(field: str, pid: int | str = "self") -> int:
 
     Raises:
         OSError: The process has ended.
-        KeyError: The process has ended, and was not waited for.
+        KeyError: The process has ended, but its parent has not waited for it.
     """
     return _status(pid)[field] * 1024
 
 
 def threads(pid: int | str = "self") -> int:
-    """Return the number of threads of a process; raises as `resident`."""
+    """Return the number of threads of a process. Errors are those of `resident`."""
     return _status(pid)["Threads"]
 
 
 def descriptors(pid: int | str = "self") -> int:
-    """Return the number of open file descriptors of a process; raises as `resident`."""
+    """Return the number of open file descriptors of a process. Errors are those of `resident`."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 

@@ -2,11 +2,11 @@
 
 In a test Spark lives for seconds, and most of this time goes into work that each start repeats:
 
-- Spark's Python workers import pyspark and py4j from zips without bytecode. Each worker compiles them, and reads the
-  list of each zip's files again with each task. The zips are emptied, so that workers import the installed packages,
-  which are the same. Then 32 tests with streams take 99 s of processor time, not 111 s.
-- Its JVM loads and verifies 12,000 classes. An archive of them (Java's dynamic class data sharing, JEP 350) halves the
-  14 s of processor time for a start and a first query.
+- Spark's Python workers import pyspark and py4j from zips without bytecode. Each worker compiles these packages, and
+  reads each zip's list of files in each task. This module empties the zips, so that workers import the installed
+  packages, which are the same. With empty zips, 32 tests with streams take 99 s of processor time, not 111 s.
+- Spark's JVM loads and verifies 12,000 classes. An archive of these classes (Java's dynamic class data sharing, JEP
+  350) halves the 14 s of processor time for a start and a first query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import cast
 
-#: JVM options for a process that lives for seconds, whose second compiler would take half of the processor time. Hadoop
+#: JVM options for a process that lives for seconds. Java's second compiler would take half of the CPU time. Hadoop
 #: starts a `chmod` for each file of a checkpoint, and by default Java starts a helper process for each `chmod`.
 _SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djdk.lang.Process.launchMechanism=VFORK"
 
@@ -44,7 +44,7 @@ def jvm_options() -> str:
 
 
 def checkpoint_files() -> str:
-    """Return Spark's class for checkpoint files that, unlike the default class, starts no `readlink` for each file.
+    """Return Spark's class for checkpoint files without a `readlink` process for each file, which the default starts.
 
     With this class and without the helper process, 22 tests with streams take 52 s of processor time, not 73 s.
     """
@@ -59,7 +59,7 @@ def empty(archive: Path) -> None:
 
 
 def archive_classes(archive: Path) -> None:
-    """Run a Spark once, and let its JVM write the classes that it loaded; nothing is done if the archive exists."""
+    """Run a Spark once, and let its JVM write the loaded classes. Do nothing if the archive exists."""
     if archive.exists():
         return
     unfinished = archive.with_suffix(".unfinished")
@@ -77,7 +77,7 @@ def archive_classes(archive: Path) -> None:
 
 
 def _train() -> None:
-    """Do what the tests do: a batch and a micro-batch, with Python in the tasks, and end when the JVM has ended."""
+    """Run a batch and a micro-batch with Python in the tasks, as tests do, and wait for the end of the JVM."""
     from pyspark.sql import SparkSession
 
     settings = {

@@ -24,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 _DAEMONS = {
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
-    # Executors are killed here more often than an application may lose them by default.
+    # Tests kill more executors than an application may lose by default.
     "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
 }
 
@@ -46,7 +46,7 @@ def without_our_paths() -> dict[str, str]:
 def server_process(
     command: Sequence[str], log: Path, environment: Mapping[str, str], ready: str = ""
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server until the block ends, which begins when the log contains `ready`.
+    """Run a server until the block ends. The block begins when the log contains `ready`.
 
     At the end, no process of the server's session is left.
     """
@@ -220,7 +220,7 @@ class SparkCluster:
 
 
 def _host_of(worker: int) -> str:
-    """Return a worker's address: an address of its own if the system has several loopback addresses, as Linux has.
+    """Return a worker's address: its own address if the system has several loopback addresses, like Linux.
 
     Spark runs a speculative attempt of a task only on another host.
     """

@@ -1,4 +1,4 @@
-"""YARN of real processes on this machine: a ResourceManager and a NodeManager, of Hadoop's jar for tests."""
+"""YARN of real processes on this machine: a ResourceManager and a NodeManager, from Hadoop's jar for tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ appender.console.name = console
 
 
 class YarnCluster:
-    """YARN with one node, whose NodeManager kills a container that takes more memory than it has asked for.
+    """YARN with one node, whose NodeManager kills a container that takes more memory than it has requested.
 
     Args:
         folder: The folder for settings in `conf`, containers' output in `logs`, and the containers' folders.
@@ -59,7 +59,7 @@ class YarnCluster:
             "yarn.nodemanager.container-monitor.interval-ms": "500",
             "yarn.nodemanager.local-dirs": str(self._folder / "local"),
             "yarn.nodemanager.log-dirs": str(self._folder / "logs"),
-            # With this check, a NodeManager would take no containers on a disk that is nine tenths full.
+            # With this check, a NodeManager would run no containers if the disk is 90 % full.
             "yarn.nodemanager.disk-health-checker.enable": "false",
             "hadoop.tmp.dir": str(self._folder / "tmp"),
         }
