@@ -1,1 +1,1 @@
-"""What is done for a release and not in CI: wheels with their papers, a rehearsal, and the matrix of versions."""
+"""Release tools: build and audit wheels, rehearse a release, and run the tests with a matrix of versions."""

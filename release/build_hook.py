@@ -1,7 +1,7 @@
-"""The build's hook: a release of kafkagroup depends on its native engine, and a build from a clone does not.
+"""The build hook: a release of kafkagroup depends on its native engine, and a build from a clone does not.
 
-The engine of a clone's version is on no index, so `pip install .` could not find it. `./run wheels` sets
-`KAFKAGROUP_RELEASE`; what an sdist was built with stays in its PKG-INFO, and hatchling takes it from there.
+No index has an engine of a clone's version, so `pip install .` could not install this dependency. `./run wheels` sets
+`KAFKAGROUP_RELEASE`. The PKG-INFO of an sdist keeps its dependencies, and hatchling takes them from there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-#: Set, and not empty, where what is built will be published.
+#: The environment variable that is set, and not empty, in a build for publication.
 RELEASE = "KAFKAGROUP_RELEASE"
 
 
@@ -20,10 +20,10 @@ class DependenciesHook(MetadataHookInterface):
     """Adds `dependencies` to the project's metadata."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Set the dependencies, unless the sdist that is built from has brought them."""
+        """Set the dependencies, unless the sdist of this build has set them."""
         if "dependencies" in metadata:
             return
-        # pip builds without the project's folder on the path.
+        # pip builds without the project's folder in `sys.path`.
         sys.path.insert(0, self.root)
         try:
             from kafka_source.version import __version__

@@ -1,4 +1,4 @@
-"""What is linked into the native engine for one target, as Cargo resolves it, and under which licences."""
+"""List the crates that Cargo links into the native engine for one target, with their licences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 #: The files of a crate that hold licences or notices.
 _TEXTS = re.compile(r"^(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)", re.IGNORECASE)
-#: The C library that zstd-sys contains may be used under either of two licences; this is the one that we take.
+#: The C library in zstd-sys has two licences to choose from. This is the file of the chosen licence.
 _ZSTD = Path("zstd", "LICENSE")
 
 
@@ -24,8 +24,8 @@ class Crate:
         name: The crate's name.
         version: Its version.
         licence: Its licence as an SPDX expression.
-        repository: Where its sources are.
-        folder: Its unpacked sources.
+        repository: The address of its sources.
+        folder: The folder with its unpacked sources.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Crate:
 
 
 def linked_crates(manifest: Path, triple: str) -> list[Crate]:
-    """Return the crates that are linked into a crate for a target, without itself.
+    """Return the crates that are linked into a crate for a target, without this crate.
 
     Args:
         manifest: The crate's Cargo.toml.
@@ -79,7 +79,7 @@ def linked(metadata: Mapping[str, Any]) -> list[Crate]:
 
 
 def notices(title: str, crates: Sequence[Crate]) -> str:
-    """Return one text with the licences of all crates; a text that several crates have is there once."""
+    """Return one text with the licences of all crates; a text that several crates have appears once."""
     users: dict[str, list[Crate]] = {}
     for crate in crates:
         for text in crate.texts():
@@ -99,7 +99,7 @@ def _is_macro(package: Mapping[str, Any]) -> bool:
 
 
 def _crate(package: Mapping[str, Any]) -> Crate:
-    # Cargo's older form of "or".
+    # In Cargo's older form, a slash means "or".
     licence = (package["license"] or "see its sources").replace("/", " OR ")
     folder = Path(package["manifest_path"]).parent
     return Crate(package["name"], package["version"], licence, package["repository"] or "", folder)

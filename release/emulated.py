@@ -1,10 +1,11 @@
-"""Runs the kernel's tests with the aarch64 wheel of dist/ in an emulator: on an x86-64 Debian, without root.
+"""Run the native kernel's tests with the aarch64 wheel of dist/ in an emulator, on an x86-64 Debian without root.
 
-    python -m release.emulated            all of tests/unit/native that needs no second process
+    python -m release.emulated            tests/unit/native, except tests that need a second process
     python -m release.emulated -k codec   arguments go to pytest
 
-The emulator (qemu-user) and a Python for aarch64 are unpacked from Debian's packages into a folder that is kept
-(`.emulated`). Nothing is installed. pyarrow and the Kafka clients come from the index, as wheels for aarch64.
+This module unpacks the emulator (qemu-user) and an aarch64 Python from Debian's packages into the folder `.emulated`.
+The folder is kept, and no package is installed. pyarrow and the Kafka clients come from the index, as wheels for
+aarch64.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ DIST = ROOT / "dist"
 
 #: Debian's packages. The static emulator uses no library of this machine.
 DEBIAN = ("qemu-user-static:amd64", "python3:arm64", "libstdc++6:arm64")
-#: What the tests import, with the versions that the project asks for.
+#: The packages that the tests import, with the versions that the project requires.
 PACKAGES = (
     "pyarrow>=15",
     "confluent-kafka>=2.12,<3",
-    # The fake broker of the tests speaks by its messages.
+    # The fake broker of the tests uses the messages of kafka-python.
     "kafka-python>=3.0.8,<3.1",
     "pytest",
     "pytest-timeout",
     "hypothesis",
 )
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_28_aarch64")
-#: They have no compiled part, so those of this environment serve.
+#: These packages have no compiled part, so the packages of this environment are used.
 SPARK = ("pyspark", "py4j")
-#: These tests start Python again, which only works where the machine's kernel knows the emulator (binfmt_misc).
+#: These tests start another Python process. This needs a Linux kernel that starts the emulator (binfmt_misc).
 NOT_HERE = (
     "tests/unit/native/test_native_stub.py",
     "tests/unit/native/test_native_encode.py::test_the_memory_of_batches_that_were_taken_serves_the_next_ones",
@@ -49,7 +50,7 @@ print("pyarrow", pyarrow.__version__, "and kafkagroup_native", kernel.__version_
 
 
 class CannotEmulateError(Exception):
-    """This machine lacks something; the message says what."""
+    """This machine lacks a program, a file or a connection; the message names it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = [*python, "-c", "import sys; print(sys.version_info[0], sys.version_info[1], sep='.')"]
     version = subprocess.run(asked, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, packages(wheel, version))))
-    # A kernel that does not load is an error, and no reason to skip its tests.
+    # If the native kernel cannot be loaded, the tests must fail, and not be skipped.
     environment["KAFKAGROUP_TEST_NATIVE"] = "1"
     run([*python, "-c", SHOW], environment)
     tests = ["tests/unit/native", *(word for test in NOT_HERE for word in ("--deselect", test)), *arguments]
@@ -76,7 +77,7 @@ def aarch64_wheel() -> Path:
     """Return the wheel that `./run wheels` has built for aarch64 and glibc.
 
     Raises:
-        CannotEmulateError: There is none.
+        CannotEmulateError: The wheel does not exist.
     """
     found = sorted(DIST.glob("kafkagroup_native-*-manylinux*aarch64.whl"))
     if not found:
@@ -85,10 +86,10 @@ def aarch64_wheel() -> Path:
 
 
 def debian() -> Path:
-    """Return the folder with the emulator and an aarch64 Python, made at the first call.
+    """Return the folder with the emulator and an aarch64 Python. The first call creates the folder.
 
     Raises:
-        CannotEmulateError: This is no Debian, or its archive cannot be reached.
+        CannotEmulateError: This machine does not run Debian, or cannot reach Debian's archive.
     """
     machine, state = FOLDER / "machine", FOLDER / "apt"
     if machine.exists():
@@ -109,7 +110,7 @@ def debian() -> Path:
 
 
 def private(state: Path) -> list[str]:
-    """Return options with which apt knows aarch64, takes nothing for installed, and writes into one folder only."""
+    """Return options of apt: enable aarch64, treat all packages as not installed, and write into one folder only."""
     for folder in ("lists/partial", "cache/archives/partial"):
         (state / folder).mkdir(parents=True, exist_ok=True)
     (state / "status").touch()
@@ -127,10 +128,10 @@ def private(state: Path) -> list[str]:
 
 
 def packages(wheel: Path, version: str) -> Path:
-    """Return a folder for `PYTHONPATH` with the kernel's wheel and what the tests import.
+    """Return a folder for `PYTHONPATH` with the native kernel and the packages that the tests import.
 
     Args:
-        wheel: The wheel of the kernel. It is unpacked each time, because its version may be that of an earlier one.
+        wheel: The wheel of the kernel. It is unpacked in each run, because a new wheel may have the same version.
         version: The minor version of the aarch64 Python.
     """
     folder = FOLDER / f"packages-{version}"

@@ -1,10 +1,10 @@
-"""The main job and the group tests with older and newer versions: one axis at a time, from one base.
+"""Run the main job and the group tests with older and newer versions. Each cell changes one version of the base.
 
     python -m release.matrix                        every cell, and the table in docs/compatibility.md
     python -m release.matrix pyspark python-3.13    only these axes and cells; the table keeps the others
 
-Each cell is an environment of its own with the tests' requirements, in a folder that is kept (`.matrix`), and a run of
-pytest. A Python that is not on the machine is a line that says so.
+For each cell, this module creates an environment with the tests' requirements in the folder `.matrix`, which it keeps,
+and runs pytest. If this machine lacks a version of Python, the cell's result is "not run".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDER = Path(os.environ.get("KAFKAGROUP_MATRIX", ROOT / ".matrix"))
 PAGE = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 
-#: The main job as a batch and as a stream, and groups: alone, shared, with Java and librdkafka members, rebalanced.
+#: The tests of the main job (as a batch and as a stream), of groups, and of features of Spark.
 TESTS = (
     "tests/integration/spark/test_main_job.py",
     "tests/integration/read/test_read_batch_in_group.py",
@@ -37,13 +37,13 @@ TESTS = (
     "tests/integration/group/test_group_with_other_clients.py",
     "tests/integration/group/test_restart_in_a_group.py",
     "tests/integration/spark/test_other_sparks.py",
-    # What Spark has had since 4.1 or 4.2: pipelines; named sources and the second form of the offset log; state.
+    # Features that Spark has since 4.1 or 4.2: pipelines, named sources with version 2 of the offset log, and state.
     "tests/integration/spark/test_pipelines.py",
     "tests/parity/test_checkpoints.py::test_a_named_source_is_imported_and_another_one_added",
     "tests/integration/pages/test_pages_run.py::test_the_code_of_a_page_runs[stream]",
 )
-#: Two tests at a time. Warnings are no errors here: other versions have their own, such as sockets that Spark 4.0 does
-#: not close.
+#: Run two tests at a time. Warnings are no errors, because other versions have warnings of their own, for example about
+#: sockets that Spark 4.0 does not close.
 HOW = ("-q", "-p", "no:cacheprovider", "-W", "default", "-n", "2", "--dist", "loadfile")
 #: The packages whose installed versions the table shows.
 SHOWN = ("pyspark", "pyarrow", "pandas", "confluent-kafka")
@@ -51,16 +51,16 @@ SHOWN = ("pyspark", "pyarrow", "pandas", "confluent-kafka")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination of versions. An empty requirement means the newest that the others allow.
+    """One combination of versions. An empty requirement means the newest version that the other requirements allow.
 
     Args:
-        axis: What differs from the base.
-        name: The value that differs.
+        axis: The package or program whose version differs from the base.
+        name: The differing version.
         python: The minor version of Python.
         pyspark: The requirement of pyspark's version.
         pyarrow: The requirement of pyarrow's version.
         pandas: The requirement of pandas' version.
-        kafka: The version of the brokers; empty: that of the embedded Kafka.
+        kafka: The version of the brokers; empty: the version of the embedded Kafka.
     """
 
     axis: str
@@ -81,13 +81,13 @@ BASE = Cell("base", "newest")
 CELLS = (
     BASE,
     *(replace(BASE, axis="pyspark", name=minor, pyspark=f"=={minor}.*") for minor in ("4.0", "4.1", "4.2")),
-    # The newest Spark needs Python 3.11: an older Python gets the newest one that it can have.
+    # The newest Spark needs Python 3.11. An older Python gets the newest Spark that supports it.
     *(replace(BASE, axis="python", name=minor, python=minor) for minor in ("3.10", "3.12", "3.13", "3.14")),
     *(
         replace(BASE, axis="kafka", name=version, kafka=version)
         for version in ("2.8.2", "3.3.2", "3.9.1", "4.0.1", "4.4.0")
     ),
-    # Our floor needs a Spark that accepts it.
+    # The oldest supported pyarrow needs a Spark that accepts it.
     replace(BASE, axis="pyarrow", name="15", pyspark="==4.0.*", pyarrow="==15.*"),
     replace(BASE, axis="pyarrow", name="18", pyarrow="==18.*"),
     replace(BASE, axis="pandas", name="3", pandas=">=3"),
@@ -96,15 +96,15 @@ CELLS = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a cell showed.
+    """The result of a cell.
 
     Args:
         cell: The cell's id.
         python: The version of Python.
         kafka: The version of the brokers.
         versions: The installed versions, by package.
-        outcome: pytest's counts, or why there are none.
-        seconds: How long the tests took.
+        outcome: pytest's counts, or the reason why pytest has none.
+        seconds: The duration of the tests.
         failed: The tests that failed.
     """
 
@@ -118,14 +118,14 @@ class Result:
 
 
 def main(asked: Sequence[str]) -> int:
-    """Run the cells that are asked for, print a line for each, and write the table. Return 1 if one failed."""
+    """Run the requested cells, print a line for each cell, and write the table. Return 1 if a cell failed."""
     results = {result.cell: result for result in earlier()}
     bad = False
     for cell in CELLS:
         if asked and cell.id not in asked and cell.axis not in asked:
             continue
         result = results[cell.id] = run(cell)
-        # A cell that is asked for by its name and does not run is a failure: CI names each.
+        # If a cell is requested by its id, as in CI, it must run.
         bad |= bool(result.failed) or (cell.id in asked and "passed" not in result.outcome)
         print(f"{cell.id}: {result.outcome} in {result.seconds:.0f} s", *result.failed, sep="\n  ", flush=True)
         keep(results.values())
@@ -134,7 +134,7 @@ def main(asked: Sequence[str]) -> int:
 
 
 def run(cell: Cell) -> Result:
-    """Make the environment of a cell and run the tests in it."""
+    """Create the environment of a cell, and run the tests in this environment."""
     from kafkagroup.embedded.jars import KAFKA_VERSION
 
     kafka = cell.kafka or KAFKA_VERSION
@@ -167,7 +167,9 @@ def run(cell: Cell) -> Result:
 
 
 def environment(cell: Cell, python: str) -> Path:
-    """Return the interpreter of the cell's environment, made at the first call. Cells with other brokers share one.
+    """Return the interpreter of the cell's environment, and create the environment at the first call.
+
+    Cells of the axis kafka share the environment of the base.
 
     Raises:
         subprocess.CalledProcessError: The versions cannot be installed together.
@@ -177,7 +179,7 @@ def environment(cell: Cell, python: str) -> Path:
     wanted = folder / "requirements.txt"
     pins = {"pyspark": cell.pyspark, "pyarrow": cell.pyarrow, "pandas": cell.pandas}
     needed = requirements(metadata.requires("kafkagroup") or (), ["test"], cell.python)
-    # The cell's versions replace ours: a version that we do not allow yet can be tried before we do.
+    # The cell's requirements replace the project's, so that a cell can try a version before the project allows it.
     lines = [line for line in needed if re.split(r"[^\w-]", line)[0] not in pins]
     lines += [f"{name}{pin}" for name, pin in pins.items()]
     text = "\n".join(lines) + "\n"
@@ -189,10 +191,10 @@ def environment(cell: Cell, python: str) -> Path:
         wanted.write_text(text)
     native = sorted((ROOT / "dist").glob("kafkagroup_native-*.whl"))
     if native:
-        # pip chooses the wheel of this platform. Without one the cell runs on librdkafka, and its tests say so.
+        # pip chooses the wheel for this platform. Without such a wheel, the tests use librdkafka.
         arguments = ["--no-index", "--find-links", str(ROOT / "dist"), "--no-deps", "--force-reinstall"]
         pip(interpreter, "install", *arguments, "kafkagroup-native")
-    # Spark waits 10 s for a worker of Python. On a machine with other work a worker that compiles pyspark takes longer.
+    # Spark waits 10 s for a Python worker. On a busy machine, a worker that compiles pyspark takes longer.
     quick = [str(interpreter), "-m", "testbed.quick_spark"]
     subprocess.run(quick, cwd=ROOT, check=True, capture_output=True, text=True)
     return interpreter
@@ -202,14 +204,14 @@ def pip(interpreter: Path, *arguments: str) -> None:
     """Run pip of an environment.
 
     Raises:
-        subprocess.CalledProcessError: It failed; with its output.
+        subprocess.CalledProcessError: pip failed; the error contains its output.
     """
     command = [str(interpreter), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 def find_python(minor: str) -> str | None:
-    """Return a Python of this minor version that runs: of the PATH, else of pyenv or uv."""
+    """Return a working Python of this minor version from the PATH, else from pyenv or uv."""
     for candidate in candidates(minor):
         said = subprocess.run([candidate, "-c", "import ssl, venv"], capture_output=True, check=False)
         if said.returncode == 0:
@@ -266,7 +268,7 @@ def keep(results: Iterable[Result]) -> None:
 
 
 def write_page(results: Sequence[Result]) -> None:
-    """Put the table of results into the page, between its two marks."""
+    """Write the table of results into the page, between the comments `BEGIN` and `END`."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -1,12 +1,12 @@
-"""Rehearses a release without publishing: builds a tag, serves the result as an index, installs from it, runs the demo.
+"""Rehearse a release without publishing: build a tag, serve its wheels as an index, install them, and run the demo.
 
-    python -m release.rehearsal                     HEAD, on each Python that is on the machine
-    python -m release.rehearsal v0.1.0 3.11 3.13    a tag, which must be the version, on these Pythons
-    python -m release.rehearsal --dist FOLDER       wheels that are built already
+    python -m release.rehearsal                     HEAD, with each Python of this machine
+    python -m release.rehearsal v0.1.0 3.11 3.13    a tag, which must name the version, with these Pythons
+    python -m release.rehearsal --dist FOLDER       existing wheels
 
-Everything happens in a folder that is removed at the end. kafkagroup and its native engine come from the local index,
-all other packages from pip's own, as it will be after the publication. An installation whose files are not those of
-the local index fails, so a package of the same name elsewhere cannot pass for ours.
+The rehearsal uses a temporary folder. kafkagroup and its native engine come from the local index, and all other
+packages come from pip's default index, as for users of the release. The rehearsal fails if pip takes kafkagroup or its
+engine from another index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROJECTS = ("kafkagroup", "kafkagroup-native")
 
 
 class RehearsalError(Exception):
-    """A step whose result is not what a user would need; the message says which."""
+    """A step has a result with which a user could not work; the message describes the result."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -69,10 +69,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def clone(tag: str | None, folder: Path) -> Path:
-    """Return a clone of a tag, or of HEAD, as a forge would check it out.
+    """Return a clone of a tag or of HEAD, as CI would check it out.
 
     Raises:
-        RehearsalError: The tag is not that of the version which it contains.
+        RehearsalError: The tag does not have the name of the version in its code.
     """
     git = ["git", "clone", "--quiet", "--config", "advice.detachedHead=false"]
     git += ["--branch", tag] if tag else []
@@ -88,7 +88,7 @@ def built(source: Path) -> Path:
     """Build everything that this machine can build, from the clone alone, and return the folder of files.
 
     Raises:
-        subprocess.CalledProcessError: Something failed. What was left out is no failure.
+        subprocess.CalledProcessError: A build failed. A wheel that this machine cannot build is no failure.
     """
     subprocess.run([sys.executable, "-m", "release.wheels"], cwd=source, check=True)
     return source / "dist"
@@ -136,10 +136,10 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def install(python: str, address: str, folder: Path) -> str:
-    """Install kafkagroup with what its demo needs in a new environment, and return which of our files pip took.
+    """Install kafkagroup and its demo's requirements in a new environment; return the installed files of `PROJECTS`.
 
     Raises:
-        RehearsalError: A file is not from the local index, or the engine that serves is not the one that was installed.
+        RehearsalError: A file is not from the local index, or the native engine cannot serve.
         subprocess.CalledProcessError: pip failed.
     """
     subprocess.run([python, "-m", "venv", str(folder)], check=True, capture_output=True, text=True)
@@ -166,10 +166,10 @@ def install(python: str, address: str, folder: Path) -> str:
 
 
 def demonstrate(environment: Path, source: Path) -> None:
-    """Run the demo with the packages of an environment. Only its program comes from the clone.
+    """Run the demo with the packages of an environment. Only the demo's program comes from the clone.
 
     Raises:
-        subprocess.CalledProcessError: It failed; with its output.
+        subprocess.CalledProcessError: The demo failed; the error contains its output.
     """
     program = environment / "program"
     shutil.copytree(source / "examples", program / "examples")
@@ -186,7 +186,7 @@ def demonstrate(environment: Path, source: Path) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line, and flush it."""
     print(line, flush=True)
 
 

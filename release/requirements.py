@@ -1,4 +1,4 @@
-"""The project's requirements as a list without the native engine, so that a cell of the matrix can replace some."""
+"""List the project's requirements without the native engine, so that a cell of the matrix can replace requirements."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ PROJECT, NATIVE = "kafkagroup", "kafkagroup-native"
 
 
 def requirements(lines: Iterable[str], extras: Iterable[str], python: str | None = None) -> Iterator[str]:
-    """Yield the requirements that apply to a Python with these extras, and with those that they name.
+    """Yield the requirements that apply to a Python with these extras, and with the extras that these extras name.
 
     Args:
         lines: The project's requirements as in its metadata (`Requires-Dist`).
         extras: Extras of the project.
-        python: A minor version such as `3.10`; None: this Python's.
+        python: A minor version such as `3.10`; None: the version of this Python.
     """
     where = {} if python is None else {"python_version": python}
     parsed = [Requirement(line) for line in lines]

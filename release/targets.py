@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One wheel of the native engine. It serves every CPython from 3.10 on (`abi3`).
+    """One wheel of the native engine, for every CPython from 3.10 on (`abi3`).
 
     Args:
         triple: Rust's name of the target.
         tag: The beginning of the wheel's platform tag.
         system: `sys_platform` in environment markers.
         machine: `platform_machine` in environment markers.
-        compatibility: maturin's `--compatibility`; None where the workflow builds the wheel on the system itself.
+        compatibility: maturin's `--compatibility`; None: only the workflow builds the wheel, on the target's system.
     """
 
     triple: str
@@ -24,8 +24,8 @@ class Target:
     compatibility: str | None = None
 
 
-#: `./run wheels` builds those with a `compatibility` on one Linux machine, by zig. The workflow release.yml builds all.
-#: musl has no marker of its own: it needs wheels because pip would build the sdist there.
+#: `./run wheels` builds the targets with a `compatibility` on one Linux machine, with zig. The workflow release.yml
+#: builds all targets. No environment marker excludes musl, so without musl wheels pip would build the sdist.
 TARGETS = (
     Target("x86_64-unknown-linux-gnu", "manylinux", "linux", "x86_64", "manylinux2014"),
     Target("aarch64-unknown-linux-gnu", "manylinux", "linux", "aarch64", "manylinux2014"),
@@ -38,9 +38,9 @@ TARGETS = (
 
 
 def native_requirements(version: str) -> list[str]:
-    """Return the requirements of the native engine: of the same version, on each platform that has a wheel of it.
+    """Return the requirements of the native engine: the same version, on each platform with a wheel.
 
-    Elsewhere pip would try to build Rust.
+    On other platforms, pip would try to build the engine's Rust code.
     """
     systems = dict.fromkeys((target.system, target.machine) for target in TARGETS)
     return [

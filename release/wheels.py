@@ -1,15 +1,19 @@
-"""Builds what is published into dist/: wheels and sdists of both distributions, with their hashes.
+"""Builds the published files into dist/: wheels and sdists of both distributions, with their hashes.
 
     python -m release.wheels                            everything that one Linux machine can build
     python -m release.wheels pure                       the distribution kafkagroup
     python -m release.wheels x86_64-apple-darwin …      wheels of the native engine for these targets
 
-Without arguments, a target that this machine cannot build for is left out, with the reason. What is asked for by its
-name and cannot be built is a failure, and so is everything that breaks.
+Without arguments, the command leaves out the targets for which this machine cannot build, and prints the reason. If a
+target is named and cannot be built, the command fails. It also fails if a build fails.
 
-A wheel of the native engine contains the licences of what is linked in, and a bill of materials (CycloneDX). It is
-audited: the symbols of the C library that it needs, that it needs nothing but Python's stable ABI, that it names no
-folder of the machine that built it, and its size.
+A wheel of the native engine contains the licences of the linked crates, and a bill of materials (CycloneDX). The audit
+of a wheel checks:
+
+- the symbols of the C library that it needs
+- that it uses only Python's stable ABI
+- that it contains no path of the machine that built it
+- its size
 """
 
 from __future__ import annotations
@@ -39,25 +43,26 @@ SUMS = "SHA256SUMS"
 #: The name of the distribution kafkagroup on the command line.
 PURE = "pure"
 NOTICES = "THIRD-PARTY-LICENSES.txt"
-#: Rust's own page about its standard library, which is linked in too: where a toolchain has it, its name in a wheel.
+#: Rust's page about the licences of its standard library, which is linked in too: the path in a toolchain, and the name
+#: in a wheel.
 RUST_NOTICES = Path("share", "doc", "rust", "COPYRIGHT-library.html")
 RUST_NOTICES_NAME = "RUST-STANDARD-LIBRARY.html"
-#: Two megabytes more than before the kernel decoded values: a wheel that grows beyond it is to be two wheels.
+#: The limit of a wheel's size. A larger wheel would have to be split into two wheels.
 MOST_BYTES = 2_800_000
 
 
 class CannotBuildError(Exception):
-    """A target that this machine has no means to build for; the message says what is missing."""
+    """This machine cannot build for a target; the message names the missing program or library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one thing that was to be built.
+    """The result of one build.
 
     Args:
         name: `pure`, or the triple of a target.
-        state: What happened.
-        reason: Why it is not there; empty if it is.
+        state: The state after the build.
+        reason: The reason why the wheel was not built; empty if it was.
     """
 
     name: str
@@ -66,7 +71,7 @@ class Outcome:
 
 
 def main(asked: Sequence[str]) -> int:
-    """Build what is asked for, and print what was built, what was left out and why. Return 1 if something failed."""
+    """Build the named targets, and print each result with its reason. Return 1 if a build failed."""
     if unknown := sorted({*asked} - {PURE} - {target.triple for target in TARGETS}):
         say(f"unknown: {', '.join(unknown)}. Known: {PURE}, {', '.join(target.triple for target in TARGETS)}")
         return 2
@@ -93,12 +98,12 @@ def main(asked: Sequence[str]) -> int:
 
 
 def attempt(name: str, make: Callable[[], None], *, named: bool) -> Outcome:
-    """Build one thing, and return what became of it. The others are built though this one fails.
+    """Run one build, and return its result. A failure does not stop the other builds.
 
     Args:
-        name: What is built.
-        make: Builds it.
-        named: It was asked for by its name, so to leave it out is a failure.
+        name: The name of the build.
+        make: The function that builds.
+        named: Whether the command line names this build, so that leaving it out is a failure.
     """
     try:
         make()
@@ -123,15 +128,15 @@ def build(target: Target) -> None:
     """Build, complete and audit the wheel of one target.
 
     Raises:
-        CannotBuildError: Rust or the linker has no support for the target here.
+        CannotBuildError: Rust or the linker of this machine does not support the target.
         subprocess.CalledProcessError: A tool failed.
     """
     if target.compatibility is None and not on(target):
         raise CannotBuildError(f"it is built on {target.system} ({target.machine}), see .github/workflows/release.yml")
     if shutil.which("rustc") is None:
-        raise CannotBuildError("there is no Rust here (rustc)")
+        raise CannotBuildError("Rust is not installed (rustc)")
     if not has_standard_library(target.triple):
-        raise CannotBuildError(f"this Rust has no standard library for it (rustup target add {target.triple})")
+        raise CannotBuildError(f"Rust has no standard library for this target (rustup target add {target.triple})")
     zig = ["--zig", "--compatibility", target.compatibility] if target.compatibility else []
     with tempfile.TemporaryDirectory() as folder:
         command = ["-m", "maturin", "build", "--release", "--locked", "--target", target.triple, *zig]
@@ -147,14 +152,14 @@ def on(target: Target) -> bool:
 
 
 def has_standard_library(triple: str) -> bool:
-    """Return whether Rust can compile for a target here."""
+    """Return whether the Rust of this machine can compile for a target."""
     command = ["rustc", "--print", "target-libdir", "--target", triple]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return found.returncode == 0 and any(Path(found.stdout.strip()).glob("libstd-*"))
 
 
 def with_licences(wheel: Path, triple: str) -> Path:
-    """Return a copy of a wheel that contains the licences of the project and of what is linked in.
+    """Return a copy of a wheel that contains the licences of the project and of the linked crates.
 
     Raises:
         CannotBuildError: The toolchain lacks the notices of Rust's standard library.
@@ -171,7 +176,7 @@ def with_licences(wheel: Path, triple: str) -> Path:
         (information / "licenses").mkdir(exist_ok=True)
         (information / "licenses" / name).write_text(text)
     for bill in (information / "sboms").glob("*.json"):
-        # It names the crate by the folder in which it was built.
+        # The bill of materials names the crate by the folder in which it was built.
         bill.write_text(bill.read_text().replace(CRATE.as_uri(), "file:///native"))
     metadata = information / "METADATA"
     metadata.write_text(with_licence_files(metadata.read_text(), texts))
@@ -184,7 +189,7 @@ def rust_notices() -> str:
     """Return the copyright notices of Rust's standard library.
 
     Raises:
-        CannotBuildError: The toolchain lacks them.
+        CannotBuildError: The toolchain lacks these notices.
     """
     command = ["rustc", "--print", "sysroot"]
     file = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()) / RUST_NOTICES
@@ -201,10 +206,10 @@ def with_licence_files(metadata: str, names: Iterable[str]) -> str:
 
 
 def audit(wheel: Path, target: Target) -> None:
-    """Check a wheel's tags against its symbols, and show the bill of materials that it has.
+    """Check a wheel's size, paths, bill of materials and tags.
 
     Raises:
-        subprocess.CalledProcessError: The wheel needs more than its tags say.
+        subprocess.CalledProcessError: The wheel needs symbols that its tags do not allow.
         ValueError: The wheel is not for the target, has no bill of materials, names a folder of this machine, or is too
             large.
     """
@@ -220,13 +225,13 @@ def audit(wheel: Path, target: Target) -> None:
     if f"-abi3-{target.tag}" not in wheel.name:
         raise ValueError(f"{wheel.name} is not for {target.triple}")
     run("-m", "abi3audit", "--strict", "--summary", str(wheel))
-    # It needs a system with musl for a wheel for musl; maturin has checked that one when it built it.
+    # For a musl wheel, auditwheel needs a system with musl. maturin has checked this wheel in its build.
     if target.tag == "manylinux":
         run("-m", "auditwheel", "show", str(wheel))
 
 
 def folders_named(archive: zipfile.ZipFile, folders: Iterable[Path]) -> set[str]:
-    """Return which of these folders the files of a wheel name, each as "file: folder"."""
+    """Return the folders that the files of a wheel name, each as "file: folder"."""
     wanted = {folder: f"{folder}{os.sep}".encode() for folder in folders}
     contents = {name: archive.read(name) for name in archive.namelist()}
     return {f"{name}: {folder}" for name, data in contents.items() for folder in wanted if wanted[folder] in data}
@@ -241,7 +246,7 @@ def run(*arguments: str, cwd: Path = ROOT) -> None:
     """Run a module of this Python."""
     # maturin finds zig as a module of the first `python3` on the PATH.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    # Without it the messages of panics contain the folders of the machine that built the wheel.
+    # Without these flags, the messages of panics contain the folders of the machine that built the wheel.
     mapped = f"--remap-path-prefix={cargo_home()}=cargo --remap-path-prefix={ROOT}=kafkagroup"
     flags = f"{os.environ.get('RUSTFLAGS', '')} {mapped}"
     subprocess.run(
