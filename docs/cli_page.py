@@ -38,8 +38,8 @@ kafkagroup plan copartition -b broker:9092 -t orders -t payments --slots 8
 | file | `--command-config FILE`, a properties file as for Kafka's own tools |
 | context | `--context NAME`, the variable `KAFKAGROUP_CONTEXT`, or the [context](#contexts) `default` |
 
-If several rows set the same setting, the first row counts. Put passwords into a file or the environment. A password in
-`-c` causes a warning, because other users of the machine can see it. Values such as
+If several rows set the same setting, the first row takes precedence. Put passwords into a file or the environment. A
+password in `-c` causes a warning, because other users of the machine can see it. Values such as
 `${file:/etc/kafka/secrets.properties:password}` [work too](kafka-settings.md#values-from-files-and-the-environment).
 
 ### Contexts
@@ -82,8 +82,8 @@ KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
 `-o table` is for people and can change with any version. `-o json` and `-o csv` are for programs; their field names
 belong to the [public API](public-api.md). CSV contains only the first table of a command. Below, `string?` may be null,
 `[string]` is an array and `{`…`}` is an object. If a partition has no committed offset, its lag is the number of
-offsets in its log. Partitions without a leader do not count. Results go to standard output; notes, warnings and errors
-go to standard error.
+offsets in its log. A sum of lags leaves out partitions without a leader. Results go to standard output; notes, warnings
+and errors go to standard error.
 
 | exit code | meaning |
 | --- | --- |
@@ -155,22 +155,21 @@ _DOCUMENTS_OF_THEIR_OWN = {
     "quota show": "The JSON is the document of [`quota.report`](quotas.md). CSV has the fields `slot`, `bytes`, "
     "`records`, `throttle_seconds` and `broker_throttle_seconds`.",
     "quota set": "The command prints the new content of the file as JSON.",
-    "doctor": "[Its page](doctor.md) describes the JSON.",
+    "doctor": "[The page about the doctor](doctor.md) describes the JSON.",
 }
 # What they write is no listing.
 _WITHOUT_DOCUMENT = frozenset({"embedded", "export", "healthcheck", "plot", "produce", "redrive"})
 # The name of the field says as much.
 _PLAIN = {
-    "Its epoch.",
-    "Its producer epoch.",
-    "Its producer id.",
-    "Its transactional id.",
     "Kafka's group state.",
     "The group id.",
     "The number of members.",
     "The offset.",
     "The partition number.",
+    "The producer epoch.",
+    "The producer id.",
     "The topic.",
+    "The transactional id.",
     "`client.id`.",
 }
 # Most commands have these; the page describes them once.

@@ -34,9 +34,9 @@ class PlanMember:
 
     Attributes:
         name: The name, which is the member id and the instance id too. Assignors sort members by these ids.
-        topics: The topics that it subscribes to.
+        topics: The topics that the member subscribes to.
         rack: `client.rack`.
-        options: The options of its assignor, such as {"weight": 2}.
+        options: The options of the member's assignor, such as {"weight": 2}.
         owned: The partitions that the member has now.
     """
 
@@ -53,12 +53,12 @@ class PlannedMember:
 
     Attributes:
         member: The member's name.
-        count: The number of its partitions.
-        partitions: Its partitions, sorted.
-        standby: The partitions for which it would be a standby (`redundant`).
-        gained: The partitions that it does not have now.
-        lost: The partitions that it has now and would lose.
-        outside_rack: The number of its partitions without a replica in its rack; None: the member has no rack.
+        count: The number of the member's partitions.
+        partitions: The member's partitions, sorted.
+        standby: The partitions for which the member would be a standby (`redundant`).
+        gained: The partitions that the member does not have now.
+        lost: The partitions that the member has now and would lose.
+        outside_rack: The number of partitions without a replica in the member's rack; None: the member has no rack.
     """
 
     member: str

@@ -46,7 +46,7 @@ class Position:
     """The position at which a source of a query continues.
 
     Attributes:
-        source: The name of the source in the query; its number from 0 if it has no name.
+        source: The source's name in the query; without a name, the source's number from 0.
         offsets: The next offset to read in each partition; finished batches contain all earlier records.
         pending: The end of a batch that is planned and not finished; None: no such batch.
     """

@@ -163,9 +163,9 @@ class GroupSummary:
             first member.
         state: Kafka's group state, such as Stable or Empty.
         members: The number of members; None: not requested, or no consumer group.
-        lag: The sum of its lag. None: not requested, no consumer group, or a rebalancing group without commits.
-        uncommitted: The number of its partitions without a committed offset; None as for `lag`.
-        halt: The author and the time of a pause or stop of its queries; None: no pause or stop.
+        lag: The sum of the group's lag. None: not requested, no consumer group, or a rebalancing group without commits.
+        uncommitted: The number of the group's partitions without a committed offset; None as for `lag`.
+        halt: The author and the time of a pause or stop of the group's queries; None: no pause or stop.
     """
 
     group: str
@@ -211,18 +211,18 @@ class MemberDescription:
         member_id: The member id that the coordinator assigned.
         instance_id: `group.instance.id`; None for a dynamic member.
         client_id: `client.id`.
-        host: The address from which it connects.
-        partitions: Its assignment, sorted.
-        topics: The topics that it subscribes to, sorted; empty while a classic group rebalances.
+        host: The address from which the member connects.
+        partitions: The member's assignment, sorted.
+        topics: The topics that the member subscribes to, sorted; empty while a classic group rebalances.
         rack: `client.rack`; None if it is not set or the group rebalances.
-        user_data: The user data of its subscription; None: no user data.
-        assigned_data: The user data of its assignment; None: no user data.
+        user_data: The user data of the member's subscription; None: no user data.
+        assigned_data: The user data of the member's assignment; None: no user data.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
         revoking: Partitions that the brokers have revoked, but that the member has not released yet (KIP-848). Brokers
             before 4.3 do not return them (KAFKA-20431).
         awaiting: Partitions that the brokers assign to the member, but that it does not own yet (KIP-848): another
             member must release them first, or the member's next heartbeat is due.
-        rate: Offsets a second that it commits, between two samples; None: not requested, or unknown.
+        rate: Offsets a second that the member commits, between two samples; None: not requested, or unknown.
     """
 
     member_id: str

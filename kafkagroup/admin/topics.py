@@ -69,9 +69,9 @@ class BrokerSummary:
 
     Attributes:
         broker: The broker id.
-        address: The host and port that it advertises for the listener of this connection.
-        leads: The number of partitions that it leads, in the topics that this user may describe.
-        replicas: The number of its replicas in these topics.
+        address: The host and port that the broker advertises for the listener of this connection.
+        leads: The number of partitions that the broker leads, in the topics that this user may describe.
+        replicas: The number of the broker's replicas in these topics.
     """
 
     broker: int

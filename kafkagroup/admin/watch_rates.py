@@ -72,10 +72,10 @@ class WatchRow:
         group: The group id.
         state: Kafka's group state.
         members: The number of members.
-        lag: The sum of its lag.
-        uncommitted: The number of its partitions without a committed offset.
-        rate_in: Offsets a second that are written to its partitions; None: not known yet.
-        rate_out: Offsets a second that it commits; None: not known yet.
+        lag: The sum of the group's lag.
+        uncommitted: The number of the group's partitions without a committed offset.
+        rate_in: Offsets a second that are written to the group's partitions; None: not known yet.
+        rate_out: Offsets a second that the group commits; None: not known yet.
         seconds_to_zero: The seconds until the lag is zero at these rates; None: never, or not known yet.
         rebalances: The number of times that the assignment has changed between two samples.
     """
@@ -98,10 +98,10 @@ class WatchMember:
     Attributes:
         group: The group id.
         member: The name of the member; None: partitions that no member owns.
-        partitions: The number of its partitions.
-        lag: The sum of their lag.
-        rate_in: Offsets a second that are written to its partitions; None: not known yet.
-        rate_out: Offsets a second that it commits; None: not known yet.
+        partitions: The number of the member's partitions.
+        lag: The sum of the partitions' lag.
+        rate_in: Offsets a second that are written to the member's partitions; None: not known yet.
+        rate_out: Offsets a second that the member commits; None: not known yet.
         seconds_to_zero: The seconds until the lag is zero at these rates; None: never, or not known yet.
     """
 
@@ -122,7 +122,7 @@ class WatchPartition:
         group: The group id.
         topic: The topic.
         partition: The number of the partition.
-        lag: Its lag.
+        lag: The partition's lag.
         next_timestamp: The timestamp of the next record, in milliseconds since 1970.
         ahead_seconds: The difference from the group's lowest `next_timestamp`; 0: this partition is furthest behind.
     """

@@ -48,10 +48,10 @@ AtOption = Annotated[
     ),
 ]
 AtGroup = Annotated[
-    str | None, typer.Option("--at-group", metavar="GROUP", help="At the committed offsets of another group.")
+    str | None, typer.Option("--at-group", metavar="GROUP", help="Halt at the committed offsets of another group.")
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the boundaries.")
+    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="The time limit for reaching the boundaries.")
 ]
 
 

@@ -51,9 +51,9 @@ def doctor(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check the installation, the connection to a cluster and your rights there. The command changes nothing.
+    """Check the installation, the connection to a cluster and your rights in this cluster. The command changes nothing.
 
-    Without a cluster, only the installation is checked. The exit code is 0 if no check failed, else 1.
+    Without a cluster, only the installation is checked. The exit code is 1 if a check failed, else 0.
     """
     with exit_on_error():
         from kafkagroup.doctor import examine

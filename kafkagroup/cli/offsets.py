@@ -53,11 +53,11 @@ def rewind(
     back: Annotated[
         str | None,
         typer.Option(
-            "--back", "--by-duration", metavar="DURATION", help="This long before now: 90s, 2h30m, 7d, P1DT2H."
+            "--back", "--by-duration", metavar="DURATION", help="A time this long before now: 90s, 2h30m, 7d, P1DT2H."
         ),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="N offsets ahead, or back if N is negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Move N offsets ahead, or back if N is negative.")
     ] = None,
     offset: Annotated[
         int | None, typer.Option("--to-offset", min=0, metavar="N", help="This offset in each partition.")
@@ -70,7 +70,8 @@ def rewind(
         typer.Option(
             "--from-file",
             metavar="FILE",
-            help="Offsets: a file of `kafkagroup offsets export`, or the CSV of `kafka-consumer-groups.sh --export`.",
+            help="The offsets in a file of `kafkagroup offsets export`, or in the CSV of `kafka-consumer-groups.sh "
+            "--export`.",
         ),
     ] = None,
     timeout: Annotated[

@@ -26,7 +26,7 @@ class PositionRow:
     """The position at which a source of a query continues in one partition.
 
     Attributes:
-        source: The name of the source in the query; its number from 0 if it has no name.
+        source: The source's name in the query; without a name, the source's number from 0.
         topic: The topic.
         partition: The partition number.
         next_offset: The next offset to read; finished batches contain all earlier records.
@@ -64,9 +64,9 @@ class ContextRow:
     Attributes:
         context: The name of the context.
         current: Whether commands that name no cluster use this context.
-        bootstrap_servers: Its bootstrap brokers; None: the context itself does not set them.
-        command_config: The file of settings that it names; None: no file.
-        settings: The names of its other settings, whose values may be secrets and are not shown.
+        bootstrap_servers: The context's bootstrap brokers; None: the context itself does not set them.
+        command_config: The file of settings that the context names; None: no file.
+        settings: The names of the context's other settings, whose values may be secrets and are not shown.
     """
 
     context: str
@@ -108,10 +108,10 @@ class GroupOverview:
         members: The number of members.
         topics: The number of topics with a committed offset or an owner.
         partitions: The number of partitions with a committed offset or an owner.
-        uncommitted: The number of these partitions without a committed offset.
+        uncommitted: The number of `partitions` without a committed offset.
         lag: The sum of the partitions' lag. None: unknown, because the group has no commits and owns no partitions.
         greatest: The greatest lag of a partition.
-        halt: The author and the time of a pause or stop of its queries; None: no pause or stop.
+        halt: The author and the time of a pause or stop of the group's queries; None: no pause or stop.
     """
 
     group: str
@@ -135,8 +135,8 @@ class LagOf:
 
     Attributes:
         name: The topic or the member; None: partitions that no member owns.
-        partitions: The number of its partitions.
-        uncommitted: The number of these partitions without a committed offset.
+        partitions: The number of the topic's or the member's partitions.
+        uncommitted: The number of `partitions` without a committed offset.
         lag: The sum of the partitions' lag.
         greatest: The greatest lag of a partition.
     """
@@ -208,10 +208,10 @@ class OptionRow:
     """An option of the format.
 
     Attributes:
-        option: Its name.
+        option: The option's name.
         takes: The allowed values.
-        default: Its default.
-        does: What it does.
+        default: The option's default.
+        does: The option's effect.
     """
 
     option: str
@@ -344,15 +344,15 @@ class TransactionRow:
     """A transaction of an exactly-once sink that is not finished.
 
     Attributes:
-        transactional_id: Its transactional id.
-        producer_id: Its producer id.
-        epoch: Its producer epoch.
+        transactional_id: The transactional id.
+        producer_id: The producer id.
+        epoch: The producer epoch.
         state: decided: to be committed; undecided: open, without a decision.
         query: The query that decided the commit; None: undecided.
         batch: The transaction's micro-batch; None: undecided.
-        open_seconds: For how long it has been open; None: decided.
-        timeout_seconds: The time after which the brokers abort it; None: decided.
-        partitions: The known partitions that it has written to.
+        open_seconds: For how long the transaction has been open; None: decided.
+        timeout_seconds: The time after which the brokers abort the transaction; None: decided.
+        partitions: The known partitions that the transaction has written to.
     """
 
     transactional_id: str
@@ -371,9 +371,9 @@ class MarkerRow:
     """A committed transaction, and a partition without its commit marker.
 
     Attributes:
-        transactional_id: Its transactional id.
-        producer_id: Its producer id.
-        epoch: Its producer epoch.
+        transactional_id: The transactional id.
+        producer_id: The producer id.
+        epoch: The producer epoch.
         topic: The topic.
         partition: The partition without its marker.
     """

@@ -76,7 +76,9 @@ IsolationOption = Annotated[
         help="read_committed leaves out records of open and aborted transactions.",
     ),
 ]
-EngineOption = Annotated[Engine, typer.Option("--engine", metavar="auto|native|librdkafka", help="Which engine reads.")]
+EngineOption = Annotated[
+    Engine, typer.Option("--engine", metavar="auto|native|librdkafka", help="The engine that reads.")
+]
 
 
 @with_connection

@@ -350,7 +350,7 @@ class Picture(str, Enum):
 def plot(
     file: Annotated[Path, typer.Argument(help="The samples that `metrics.start(spark, file=…)` has written.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture, with the suffix .png, .svg or .pdf.")],
-    picture: Annotated[Picture, typer.Option("--picture", "-p", help="Which picture to draw.")] = Picture.OVERVIEW,
+    picture: Annotated[Picture, typer.Option("--picture", "-p", help="The picture to draw.")] = Picture.OVERVIEW,
     query: Annotated[str | None, typer.Option(help="The query; default: the query with the most samples.")] = None,
     source: Annotated[int | None, typer.Option(help="The number of the source in the query.")] = None,
 ) -> None:
