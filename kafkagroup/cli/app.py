@@ -24,8 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Show and change consumer groups, topics, transactions and quotas; check an installation. Without --yes, "
-    "commands only show a change.",
+    help="Show Kafka's consumer groups and topics; set offsets, finish transactions, set quotas; check an installation. "
+    "Without --yes, commands only show a change.",
 )
 
 app.callback()(print_version)
@@ -42,21 +42,21 @@ app.command(short_help="Let queries stay members and read nothing.")(pause)
 app.command(short_help="Let a paused or stopped group continue.")(resume)
 app.command(short_help="Delete a group with its offsets.")(delete)
 app.add_typer(offsets, name="offsets")
-app.command(short_help="List topics, or the partitions of some.")(topics)
+app.command(short_help="List topics, or partitions of given topics.")(topics)
 app.command(short_help="List brokers with their addresses.")(brokers)
 app.command(short_help="Show records of a topic.")(peek)
-app.command(short_help="Write lines of standard input.")(produce)
+app.command(short_help="Write lines of standard input to a topic.")(produce)
 app.command(short_help="Show a schema, or the ids of a topic.")(schema)
 app.command(short_help="Write a topic to Parquet, Arrow, CSV, JSON.")(export)
 app.command(short_help="Write each dead letter back once.")(redrive)
-app.command(short_help="Show what an assignor would assign.")(plan)
+app.command(short_help="Show the assignment of an assignor.")(plan)
 app.add_typer(transactions, name="transactions")
 app.add_typer(quota, name="quota")
 app.add_typer(checkpoint, name="checkpoint")
-app.command("import-checkpoint", short_help='Move a query here from format("kafka").')(import_checkpoint)
+app.command("import-checkpoint", short_help='Migrate a query of format("kafka").')(import_checkpoint)
 app.command(short_help="Draw recorded samples: lag, throughput.")(plot)
 app.command(short_help="Check an installation and a cluster.")(doctor)
-app.command(short_help="Run a Kafka here until Ctrl-C.")(embedded)
+app.command(short_help="Run Kafka on this machine until Ctrl-C.")(embedded)
 app.command("contexts", short_help="List named settings of clusters.")(list_contexts)
 app.command("options", short_help="List the options of the format.")(list_options)
 
