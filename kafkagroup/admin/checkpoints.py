@@ -64,7 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the lowest offset of each partition in several sources. A group that begins at them skips no record."""
+    """Return the lowest offset of each partition in several sources. A group skips no record from these offsets on."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():
@@ -139,7 +139,7 @@ class Checkpoint:
 
         Args:
             conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.
-                Other settings that Spark stores in a checkpoint get their defaults.
+                Other settings that Spark stores in a checkpoint get Spark's defaults.
 
         Raises:
             InvalidConfigurationError: The checkpoint cannot be read.
@@ -205,7 +205,7 @@ class Checkpoint:
             start = self._batches[self._finished].offset(source) or self._initial(source)
         else:
             raise InvalidConfigurationError(
-                f"The checkpoint {self.path} has batch {self._finished} in commits and not in offsets; it is damaged."
+                f"The checkpoint {self.path} has batch {self._finished} in commits but not in offsets: it is damaged."
             )
         return None if start is None else Position(source, start.ends, pending)
 

@@ -2,7 +2,7 @@
 
 The committed offsets of the group `{topic}-redrive` are the progress. A record may have several dead letters, because
 sinks write them at least once. A letter's headers name the record's place (topic, partition, offset). The places of
-redriven letters are kept in memory, about 100 bytes each; a later run reads them from the topic.
+redriven letters are kept in memory, about 100 bytes each; a later run reads these places from the topic.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Redriven:
     Attributes:
         letters: The number of records written.
         doubles: The number of letters left out because another letter has the same record.
-        others: The number of records left out because their headers name no place, so they are no dead letters.
+        others: The number of records left out because their headers name no original record: they are no dead letters.
     """
 
     letters: int = 0

@@ -236,7 +236,9 @@ def _boundaries(
     if isinstance(at, Mapping):
         if unknown := sorted(at.keys() - partitions):
             names = first_names([f"{tp.topic}-{tp.partition}" for tp in unknown], _MAX_NAMED)
-            raise InvalidConfigurationError(f"The group does not read {names}, so it cannot stop there.")
+            raise InvalidConfigurationError(
+                f"The group does not read {names}: these partitions can have no boundaries."
+            )
         return dict(at)
     if isinstance(at, AtTime) and at.timestamp_ms > time.time() * 1000:
         problem = f"The time {at.timestamp_ms} (ms since 1970) is in the future: its first record has no offset yet."

@@ -47,7 +47,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
         if row.behind is None:
             continue
         since = at
-        # After a sample without lag, the lag may be new, however old that sample is.
+        # After a sample without lag, the current lag may be new, even if that sample is old.
         if known is not None and known.lag > 0 and row.behind > 0 and row.committed == known.committed:
             since = min(at, known.since)
         seen[partition] = PartitionSeen(row.committed, row.behind, since)

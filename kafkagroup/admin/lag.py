@@ -27,8 +27,8 @@ class GroupPositions:
     """A group and its committed offsets at one moment.
 
     Attributes:
-        group: The group; None: it does not exist.
-        committed: Its committed offsets, without offsets of transactions that are still open.
+        group: The group; None: the group does not exist.
+        committed: The group's committed offsets, without offsets of transactions that are still open.
     """
 
     group: Group | None
@@ -124,8 +124,8 @@ def rates_of(
 ) -> dict[str, float | None]:
     """Return each member's commit rate in offsets per second, by member id.
 
-    A partition counts if the member has it in both samples, and the first sample has its committed offset. A partition
-    whose offset decreased, because the group was rewound, adds 0.
+    A partition counts if the member owns it in both samples, and the first sample has a committed offset of the
+    partition. A partition whose offset decreased, because the group was rewound, adds 0.
 
     Args:
         before: The members in the first sample.

@@ -4,8 +4,8 @@
      "topics": {"orders": {"id": "aVJo0ssOTxOMQ4bkUl_1Sw",
                            "partitions": {"0": {"offset": 7, "leader_epoch": 3, "metadata": ""}}}}}
 
-Offsets are valid only in one cluster and for one topic id. The document has both ids, so an import elsewhere is
-refused. Equal offsets have equal texts, which can be compared and kept under version control.
+Offsets are valid only in one cluster and for one topic id. The document has both ids, so an import into another
+cluster or topic is refused. Equal offsets have equal texts, which can be compared and kept under version control.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def check_place(document: OffsetsDocument, cluster: str | None, topics: Mapping[
         then, now = document.topics.get(topic), topics[topic]
         if document.cluster == cluster and then is not None and now is not None and then != now:
             raise InvalidConfigurationError(
-                f"Topic {topic} was deleted and created again since the export (id {then}, now {now}): its old offsets "
-                "mean other records. Leave it out with --topic, or use `rewind`."
+                f"Topic {topic} was deleted and created again since the export (id {then}, now {now}): the exported "
+                "offsets mean other records. Leave it out with --topic, or use `rewind`."
             )
 
 

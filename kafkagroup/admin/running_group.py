@@ -191,7 +191,8 @@ def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> 
         f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of kafkagroup that use "
         "the classic protocol without redundant.emit=all can be rewound while they run. Nothing was changed. Stop "
         f"these members ({len(named)} of {len(group.members)}) and rewind again. Or stop all members, rewind the "
-        "stopped group (Groups.rewind, `kafkagroup rewind`), and start them: queries continue at the new offsets."
+        "stopped group (Groups.rewind, `kafkagroup rewind`), and start the members. Queries then continue at the new "
+        "offsets."
     )
 
 
@@ -294,7 +295,7 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
     except InvalidConfigurationError as error:
         if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise
-        raise _refused(described, "not all of its members support it") from error
+        raise _refused(described, "some of its members do not support a rewind") from error
     except RetriableError as error:
         raise RetriableError(
             f"Group {group} was not rewound: some of its members have not finished their micro-batches within "
@@ -340,7 +341,7 @@ async def _check_set(
         # The coordinator may still receive the request.
         raise error
     raise ApplicationRecoverableError(
-        f"Group {group} was not rewound, and its members continue where they were: {error}", code=error.code
+        f"Group {group} was not rewound, and its members continue at the previous offsets: {error}", code=error.code
     ) from error
 
 
