@@ -1,6 +1,6 @@
 """Client-side partition assignors for Kafka consumer groups: pure functions on plain data.
 
-They need neither Spark nor a Kafka client: `load("sticky").assign(cluster, group)`.
+The assignors need neither Spark nor a Kafka client: `load("sticky").assign(cluster, group)`.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.

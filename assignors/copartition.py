@@ -25,8 +25,8 @@ class Folded:
     """A group with only the first topic of each set, for a strategy that keeps co-partitioned topics together.
 
     Attributes:
-        cluster: The cluster without the omitted topics. A partition's racks are those that its number has in all topics
-            of the set.
+        cluster: The cluster without the omitted topics. A partition has only the racks that hold its number in all
+            topics of the set.
         group: The subscriptions without the omitted topics.
         sets: All topics of each set, by the set's first topic. Topics in no set are absent.
     """

@@ -410,7 +410,7 @@ def _workload(
 def _known_work(
     folded: Folded, index: PartitionIndex, members: Sequence[MeasuredMember]
 ) -> tuple[list[int | None], list[float | None]]:
-    """Return the lag and the rate of each unit; None if both are unknown for all partitions of the unit.
+    """Return the lag and the rate of each unit; None: unknown for all partitions of the unit.
 
     The leader's own rate of a partition takes precedence over the rate of the partition's previous member.
     """

@@ -17,11 +17,11 @@ from assignors.sticky_uniform import RackView
 from assignors.wire import decode_sticky_user_data
 
 _MAX_STEPS = 300_000
-"""The limit on the number of examined exchanges; it bounds their time to a fraction of a second."""
+"""The limit on the number of examined exchanges, so that they take a fraction of a second."""
 
 
 class RackAwareAssignor(StickyAssignor):
-    """As `sticky`, with fewer rack mismatches and more kept partitions where exchanges achieve them."""
+    """Like `sticky`, but exchange partitions for fewer rack mismatches or more kept partitions."""
 
     name: ClassVar[str] = "rack-aware"
 

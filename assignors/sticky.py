@@ -1,7 +1,8 @@
 """`sticky` and `cooperative-sticky`: collect the claims of members; `sticky_uniform` and `sticky_mixed` assign.
 
-They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429). Both make the same assignment,
-which is balanced and moves as few partitions as possible. `cooperative-sticky` reaches it in two rebalances.
+The strategies are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429). Both make the same
+assignment, which is balanced and moves as few partitions as possible. `cooperative-sticky` reaches it in two
+rebalances.
 """
 
 from __future__ import annotations

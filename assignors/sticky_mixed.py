@@ -181,11 +181,11 @@ class _Group:
     def level(self, partitions: Sequence[int], outdated: Mapping[int, int]) -> None:
         """Move single partitions to members with at least two partitions fewer, in order, until no such move is left.
 
-        A partition goes to the least loaded subscriber. But it goes to its previous owner of an older generation if
-        that member has at least two partitions fewer than the current owner.
+        If a partition's previous owner of an older generation has at least two partitions fewer than the current owner,
+        the partition goes to this previous owner. Otherwise it goes to the least loaded subscriber.
 
-        Terminates with a balanced result: every move makes the sum of squared sizes smaller, except when a partition
-        returns to the member from which it came, which happens only once for each partition.
+        Terminates with a balanced result, because every move makes the sum of squared sizes smaller. The only other
+        move, the return of a partition to the member from which it came, happens once for each partition.
         """
         runs = self._runs(partitions)
         moved = True

@@ -78,7 +78,7 @@ def measure(
     Args:
         cluster: The cluster metadata that the assignor was given.
         group: The subscriptions that the assignor was given.
-        answer: The assignment that it returned.
+        answer: The assignment that the assignor returned.
         claims: The partitions that members owned before; None: the `owned` partitions of their subscriptions.
         copies: The number of members that each partition needs; with fewer subscribers, all of them.
     """
@@ -337,7 +337,7 @@ class _Group:
                 lost = {member: before[member] - after[member] for member in after if before[member] - after[member]}
                 # A copy cannot go to a member that has the partition, so for each copy another copy may have to move.
                 allowed = len(before[left]) if self._promises.copies > 1 else 0
-                assert sum(map(len, lost.values())) <= allowed, f"as {left} left, others lost {lost}"
+                assert sum(map(len, lost.values())) <= allowed, f"when {left} left, other members lost {lost}"
 
     def _change(self, step: _Step) -> None:
         self._members = {member: known for member, known in self._members.items() if member in step.members}

@@ -153,7 +153,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
     """Run a command.
 
     Raises:
-        subprocess.CalledProcessError: It failed.
+        subprocess.CalledProcessError: The command failed.
     """
     subprocess.run(command, env=environment, check=True)
 

@@ -59,7 +59,7 @@ class Place:
 
 
 def with_host_name(place: Place, name: str) -> Place:
-    """Return a place on this machine with another host name, in a UTS namespace. It needs root or CAP_SYS_ADMIN."""
+    """Return a place on this machine with another host name, in a UTS namespace. This needs root or CAP_SYS_ADMIN."""
     return replace(place, prefix=["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name])
 
 

@@ -203,7 +203,7 @@ def _rewind(arguments: list[str]) -> list[str]:
 
 def _changes(arguments: list[str]) -> list[str]:
     line = ["--yes" if word == "--execute" else word for word in arguments]
-    # A command without --yes changes nothing, so it is the dry run.
+    # A command without --yes is a dry run.
     return [word for word in line if word not in ("--dry-run", "--yes")] if "--dry-run" in line else line
 
 

@@ -77,7 +77,7 @@ def import_checkpoint(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let a query of format("kafka") continue with format("kafkagroup"), even if it has not finished its first batch.
+    """Let a query of format("kafka") continue with format("kafkagroup"), even before its first batch is finished.
 
     Stop the query first. If the query has finished a batch, only --group has an effect. The group must have no members.
     """
@@ -106,7 +106,7 @@ def import_checkpoint(
             note(DRY_RUN)
             return
         if groups is not None and group is not None:
-            # The query must not follow this commit, because its checkpoint may contain a planned batch after it.
+            # The query must not follow this commit: the checkpoint may contain a planned batch after these offsets.
             groups.rewind(group, offsets, checkpoints_follow=False)
         if change is not None:
             found.apply(change)

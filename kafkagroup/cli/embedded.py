@@ -1,4 +1,4 @@
-"""The command `kafkagroup embedded`: a broker of its own, and a schema registry, until Ctrl-C."""
+"""The command `kafkagroup embedded`: run Kafka, and a schema registry, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def brokers(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the brokers' client quotas (KIP-546), or change those of a client.id."""
+    """Show the brokers' client quotas (KIP-546), or change the quotas of a client.id."""
     wanted = {
         "consumer_byte_rate": consumer_bytes,
         "producer_byte_rate": producer_bytes,

@@ -140,7 +140,7 @@ def peek(
     if start is not None and back is not None:
         raise typer.BadParameter("contradicts --from", param_hint="--back")
     if function is not None and follow:
-        raise typer.BadParameter("shows existing records, and not later ones", param_hint="--map")
+        raise typer.BadParameter("cannot be used with --follow", param_hint="--map")
     with usage_of("--from" if back is None else "--back"):
         position = _start(start, back)
     with exit_on_error():
@@ -398,7 +398,7 @@ def redrive(
         from kafkagroup.admin.dead_letters import redrive as put_back
 
         done = put_back(connection.settings(), name, to=to, since=since)
-        where = to or "the topics of their records, where every group sees them again"
+        where = to or "the topics of their records, where every group reads them again"
         note(f"Put {done.letters:,} records of {name} back to {where}; {done.doubles:,} letters were duplicates.")
         if done.others:
             note(f"{done.others:,} records of {name} are no dead letters, and were left out.")

@@ -112,7 +112,7 @@ def _advice(probe: Probe, node: int | None) -> str:
         with_login = "SASL_SSL" if probe.protocol == "SSL" else "SASL_PLAINTEXT"
         return f"The listener probably requires a login: set kafka.security.protocol to {with_login}."
     if step == "settings":
-        return "Correct the setting. Files that it names must exist on the machine that connects."
+        return "Correct the setting. Files that the setting names must exist on the machine that connects."
     return "Check that the port belongs to a Kafka broker, and read the broker's log."
 
 

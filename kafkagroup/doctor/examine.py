@@ -172,7 +172,7 @@ async def _protocol_finding(client: KafkaClient, group: str) -> list[Finding]:
         return []
     if found is None or not found.members:
         return []
-    happened = "It has members of the consumer protocol (KIP-848), so the brokers assign its partitions."
+    happened = "The group has members of the consumer protocol (KIP-848), so the brokers assign its partitions."
     advice = "Set kafka.group.protocol=consumer: in such a group, a query with the classic protocol ends."
     return [Finding(f"group {group}", "warn", happened, advice)]
 

@@ -115,14 +115,14 @@ def engine_finding(found: Installed) -> Finding:
             name,
             "fail",
             f"The native engine is installed, but cannot serve: {found.native_problem}.",
-            f"{same}{found.kafkagroup}. Until then use engine=librdkafka.",
+            f"{same}{found.kafkagroup}. Or use engine=librdkafka.",
         )
     if found.native is None:
         return Finding(
             name,
             "warn",
-            f"librdkafka serves, because kafkagroup-native is not installed for Python {found.python}. It is slower "
-            "than the native engine.",
+            f"librdkafka serves, because kafkagroup-native is not installed for Python {found.python}. librdkafka is "
+            "slower than the native engine.",
             f"{same}{found.kafkagroup}.",
         )
     return Finding(name, "ok", f"The native engine serves: kafkagroup-native {found.native}.")

@@ -334,7 +334,7 @@ def test_a_function_shows_what_it_makes_of_the_records(command, letters, tmp_pat
         ("nowhere:f", "nowhere:f cannot be imported"),
     ):
         assert told in command.refused("peek", letters, "--map", function)
-    assert "shows existing records" in command.says("peek", letters, "-f", "--map", "nowhere:f", code=2)
+    assert "cannot be used with --follow" in command.says("peek", letters, "-f", "--map", "nowhere:f", code=2)
 
 
 def test_records_from_a_place_in_the_log(command, letters):
