@@ -435,9 +435,9 @@ def _known_work(
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
     """Return the number of records of each unit to read within the horizon. An unknown number becomes the mean.
 
-    The horizon is the time in which the whole group drains its lag at `speed` records per second (None: unknown), but
-    at least the interval in which the assignment stays. In this time, a member with its share of the work drains its
-    lag too.
+    The horizon is the time in which the whole group drains its lag at `speed` records per second (None: unknown). It
+    is at least the interval in which the assignment stays. In this time, a member with its share of the work drains
+    its lag too.
     """
     known_lags = [lag for lag in lags if lag is not None]
     known_rates = [rate for rate in rates if rate is not None]

@@ -2,8 +2,8 @@
 
 Java's sticky algorithm revokes a claim that does not match its member's rack. If no other member matches either, the
 partition moves in every rebalance. If no member on a partition's racks has room, earlier choices are not revised.
-`rack-aware` exchanges two partitions, or moves a partition to a member with one partition fewer, while this lowers the
-number of rack mismatches or lost claims and raises neither. Sizes stay as even as in `sticky`.
+`rack-aware` exchanges two partitions, or moves a partition to a member with one partition fewer. Each step lowers the
+number of rack mismatches or lost claims, and raises neither. Sizes stay as even as in `sticky`.
 """
 
 from __future__ import annotations

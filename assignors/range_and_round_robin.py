@@ -160,8 +160,8 @@ def share_out(
             for share in shares
         ]
         for share, needs in zip(shares, needing, strict=True):
-            # As in Java, racks are matched for co-partitioned topics if racks matter for any topic of the group, and
-            # for a single topic only if they matter for this topic.
+            # As in Java: for co-partitioned topics, match racks if racks matter for any topic of the group. For a
+            # single topic, match racks only if racks matter for this topic.
             if needs or (any(needing) and len(share.topics) > 1):
                 share.match_racks(racks, replicas)
     given = {member: TopicPartitions([], []) for member in group}

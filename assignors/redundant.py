@@ -264,8 +264,8 @@ class _Copies:
         """Return the primary of each partition.
 
         The previous primary stays if it still holds the partition. Otherwise a standby that kept the partition takes
-        over, else any holder. Afterwards other holders become primaries, without moving copies, until each primary
-        leads at most one partition more than every other holder of its partitions.
+        over, else any holder. Afterwards other holders become primaries, until each primary leads at most one partition
+        more than every other holder of its partitions. No copy moves.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []

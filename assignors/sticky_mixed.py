@@ -1,8 +1,8 @@
 """Sticky assignment for members that subscribe to different topics (Java's general algorithm).
 
-Each partition goes to its least loaded subscriber, then single moves balance the result. Ties are decided as in Java,
-but with less work: topics with the same subscribers share one heap, their partitions are assigned in batches, and
-balance is checked once per topic.
+Each partition goes to its least loaded subscriber, then single moves balance the result. Ties are decided as in Java.
+The algorithm needs less work than Java's: topics with the same subscribers share one heap, their partitions are
+assigned in batches, and balance is checked once per topic.
 """
 
 from __future__ import annotations

@@ -192,8 +192,8 @@ class Groups:
             group: The group id; it need not exist.
             target: Where the group continues, see `kafka_source.model.rewind_target`.
             partitions: The partitions to move.
-            topics: Topics of which to move all partitions. Without `partitions` and `topics`, the partitions that the
-                target names are moved; if the target names none, all partitions with a committed offset are moved.
+            topics: Topics of which to move all partitions. Without `partitions` and `topics`, the target's partitions
+                are moved. If the target names no partitions, all partitions with a committed offset are moved.
 
         Raises:
             OptionError: The target shifts committed offsets, and a partition has none.

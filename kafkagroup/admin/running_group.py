@@ -97,8 +97,8 @@ def rewind_running_group(
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
         group: The group id.
         offsets: The new offset of each partition, between the earliest and the latest offset. Or a target, as in
-            `Groups.moves`. A target is resolved when the members have committed their last micro-batch: `Shift` counts
-            from the offsets committed then, and `latest` is the end of the log at that moment.
+            `Groups.moves`. A target is resolved when the members have committed their last micro-batch. `Shift` counts
+            from these committed offsets, and `latest` is the end of the log at that moment.
         partitions: The partitions to move to a target.
         timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
             longer than `kafka.max.poll.interval.ms`.
