@@ -3,8 +3,8 @@
 The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report their speed in
 their user data. A unit is a partition, or co-partitioned partitions that stay together. The work of a unit is the
 number of records to read within a horizon: the unit's lag, and the records that arrive in this time. The time of a
-member is the work of its units divided by its speed. Without known work the assignment is that of `sticky`. The design
-note docs/design/balance.md has the reasons.
+member is the work of its units divided by its speed. Without known work the assignment is that of `sticky`. See
+docs/design/balance.md.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class LagBalancedAssignor(Assignor):
     """Let all members drain their lag at about the same time, and keep their partitions.
 
     A partition moves only if the move makes the longest time shorter by a factor of `WORTH` (1.31), or gives a member
-    its first partition. A member of unknown speed counts as a member of median speed, and gets at most its share
-    by number.
+    its first partition. A member of unknown speed counts as a member of median speed. It gets at most an
+    equal part of each topic that it subscribes to.
 
     Args:
         groups: Disjoint sets of co-partitioned topics, whose equal partition numbers stay together; None: no sets.
@@ -366,11 +366,7 @@ def _rate_code(rate: float | None) -> int:
 def _workload(
     folded: Folded, said: Mapping[str, MeasuredMember], interval: float
 ) -> tuple[PartitionIndex, Workload] | None:
-    """Return a group's work, with the members in the order of their ids; None if the work is unknown or too large.
-
-    A member of unknown speed counts as a member of median speed, and has at most its share by number: an equal part of
-    each topic that it subscribes to.
-    """
+    """Return a group's work, with the members in the order of their ids; None if the work is unknown or too large."""
     names = sorted_names(folded.group)
     members = [said[name] for name in names]
     counts = known_topics(folded.cluster, folded.group)
@@ -448,5 +444,5 @@ def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: floa
     spare = math.inf if speed is None else speed - math.fsum(all_rates)
     horizon = max(interval, min(sum(all_lags) / spare if spare > 0 else math.inf, MAX_HORIZON))
     work = [lag + int(rate * horizon) for lag, rate in zip(all_lags, all_rates, strict=True)]
-    # A group with nothing to read is balanced by number.
+    # A group without records to read is balanced by number.
     return work if any(work) else [1] * len(work)

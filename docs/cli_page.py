@@ -112,9 +112,9 @@ kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
 
 ## By habit
 
-If a command of another tool is unambiguous, the equivalent command runs. Standard error shows this command. Examples:
-`group list`, `group describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest --execute`,
-`topics describe T`, `peek T --from-beginning`, `consume T`, `tail T`, `version`.
+Unambiguous commands of other tools work too, for example `group list`, `--describe --group G`, `topics describe T`,
+`--reset-offsets … --to-earliest --execute`, `peek T --from-beginning`, `tail T`. Standard error shows the command that
+runs.
 
 Without `--private`, `groups` does not list [side groups](operations.md#lag-monitors-and-side-groups).
 

@@ -24,7 +24,7 @@ DIST = ROOT / "dist"
 
 #: Debian's packages. The static emulator uses no library of this machine.
 DEBIAN = ("qemu-user-static:amd64", "python3:arm64", "libstdc++6:arm64")
-#: The packages that the tests import, with the versions that the project requires.
+#: The tests' packages, with the versions that the project requires.
 PACKAGES = (
     "pyarrow>=15",
     "confluent-kafka>=2.12,<3",
@@ -35,7 +35,7 @@ PACKAGES = (
     "hypothesis",
 )
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_28_aarch64")
-#: These packages have no compiled part, so the packages of this environment are used.
+#: Packages without a compiled part: this environment's are used.
 SPARK = ("pyspark", "py4j")
 #: These tests start another Python process. This needs a Linux kernel that starts the emulator (binfmt_misc).
 NOT_HERE = (

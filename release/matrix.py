@@ -3,8 +3,8 @@
     python -m release.matrix                        every cell, and the table in docs/compatibility.md
     python -m release.matrix pyspark python-3.13    only these axes and cells; the table keeps the others
 
-For each cell, this module creates an environment with the tests' requirements in the folder `.matrix`, which it keeps,
-and runs pytest. If this machine lacks a version of Python, the cell's result is "not run".
+Each cell has an environment with the tests' requirements in the folder `.matrix`, which is kept, and a run of pytest.
+Without the cell's version of Python, the result is "not run".
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ FOLDER = Path(os.environ.get("KAFKAGROUP_MATRIX", ROOT / ".matrix"))
 PAGE = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 
-#: The tests of the main job (as a batch and as a stream), of groups, and of features of Spark.
 TESTS = (
     "tests/integration/spark/test_main_job.py",
     "tests/integration/read/test_read_batch_in_group.py",

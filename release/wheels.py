@@ -4,16 +4,10 @@
     python -m release.wheels pure                       the distribution kafkagroup
     python -m release.wheels x86_64-apple-darwin …      wheels of the native engine for these targets
 
-Without arguments, the command leaves out the targets for which this machine cannot build, and prints the reason. If a
-target is named and cannot be built, the command fails. It also fails if a build fails.
+Without arguments, the command leaves out the targets for which this machine cannot build, and prints the reason. The
+command fails if a build fails, or if a named target cannot be built.
 
-A wheel of the native engine contains the licences of the linked crates, and a bill of materials (CycloneDX). The audit
-of a wheel checks:
-
-- the symbols of the C library that it needs
-- that it uses only Python's stable ABI
-- that it contains no path of the machine that built it
-- its size
+A wheel of the native engine contains the licences of the linked crates, and a bill of materials (CycloneDX).
 """
 
 from __future__ import annotations
@@ -206,7 +200,7 @@ def with_licence_files(metadata: str, names: Iterable[str]) -> str:
 
 
 def audit(wheel: Path, target: Target) -> None:
-    """Check a wheel's size, paths, bill of materials and tags.
+    """Check a wheel's size, paths, bill of materials, use of Python's stable ABI, and symbols of the C library.
 
     Raises:
         subprocess.CalledProcessError: The wheel needs symbols that its tags do not allow.

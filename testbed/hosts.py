@@ -4,8 +4,7 @@ A host has a network, a host name and an /etc/hosts of its own; this machine rea
 forwarding needs no modules of the kernel. A link may be cut, be slow or lose packets. A firewall may allow connections
 to some ports only.
 
-When this process ends, no namespace and no device is left: a namespace ends with its processes, and a device ends with
-its descriptor in this process.
+When this process ends, the namespaces end with their processes, and the devices with their descriptors.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _THIS_MACHINE = 254
 
 @dataclass(frozen=True)
 class Place:
-    """The machine, host or environment in which a program runs.
+    """The environment in which a program runs.
 
     Attributes:
         folder: The program's working directory.

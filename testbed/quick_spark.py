@@ -3,8 +3,8 @@
 In a test Spark lives for seconds, and most of this time goes into work that each start repeats:
 
 - Spark's Python workers import pyspark and py4j from zips without bytecode. Each worker compiles these packages, and
-  reads each zip's list of files in each task. This module empties the zips, so that workers import the installed
-  packages, which are the same. With empty zips, 32 tests with streams take 99 s of processor time, not 111 s.
+  reads each zip's list of files in each task. With empty zips, workers import the installed packages, which are the
+  same, and 32 tests with streams take 99 s of processor time, not 111 s.
 - Spark's JVM loads and verifies 12,000 classes. An archive of these classes (Java's dynamic class data sharing, JEP
   350) halves the 14 s of processor time for a start and a first query.
 """

@@ -330,7 +330,7 @@ class Groups:
         )
 
     def check_document(self, document: OffsetsDocument) -> None:
-        """Check that the offsets of a document are valid in this cluster, before they are used as a target.
+        """Check that the offsets of a document are valid in this cluster.
 
         Args:
             document: The result of `export_offsets`.

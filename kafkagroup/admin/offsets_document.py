@@ -81,7 +81,7 @@ class OffsetsDocument:
         """Parse the output of `kafka-consumer-groups.sh --export`: TOPIC,PARTITION,OFFSET, or GROUP,TOPIC,….
 
         Args:
-            text: The text. The ids of the cluster and of topics are not in it, so no import can check them.
+            text: The text, which has no ids of the cluster and of topics to check.
             group: The group whose offsets to take; None: the only group of the text.
 
         Raises:

@@ -1,6 +1,6 @@
 """The types of rows about groups, such as `Group` and `PartitionLag`, and rows as DataFrame, Arrow table or JSON.
 
-`Rows` becomes a pandas DataFrame or an Arrow table by one call; the Arrow and JSON schemas follow from the row type.
+The Arrow and JSON schemas follow from the row type.
 """
 
 from __future__ import annotations

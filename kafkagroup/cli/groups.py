@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class By(str, Enum):
-    """Show the lag by partition, by topic or by member."""
+    """The grouping of the lag."""
 
     PARTITION = "partition"
     TOPIC = "topic"

@@ -135,7 +135,7 @@ class LagOf:
 
     Attributes:
         name: The topic or the member; None: partitions that no member owns.
-        partitions: The number of the topic's or the member's partitions.
+        partitions: The number of partitions.
         uncommitted: The number of `partitions` without a committed offset.
         lag: The sum of the partitions' lag.
         greatest: The greatest lag of a partition.

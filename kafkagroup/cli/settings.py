@@ -1,6 +1,6 @@
 """Collect a command's client settings from a context, a file, the environment and the command line.
 
-In this order, a later source takes precedence. Keep passwords out of command lines, which other users see.
+In this order, a later source takes precedence.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _run(spark: SparkSession, work: Callable[[int], bytes]) -> list[SeenThere]:
 
 
 def _failure(problem: Exception) -> Finding:
-    # The last line of the worker's traceback; the lines around it may be hundreds of Java frames.
+    # The last line of the worker's traceback, without Java's frames.
     lines = [line.strip() for line in str(problem).splitlines() if "Error: " in line]
     happened = lines[-1] if lines else f"{type(problem).__name__}: {next(iter(str(problem).splitlines()), '')}"
     if "No module named" in happened:

@@ -177,7 +177,7 @@ def within(version: str, bounds: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    # A suffix such as `.dev1` or `rc1` does not matter for the bounds here.
+    # Ignore a suffix such as `.dev1` or `rc1`.
     match = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
 
