@@ -123,7 +123,7 @@ _MISMATCHES = ("refuse", "colocate")
 
 
 class CopartitionAssignor(Assignor):
-    """`range` with sets of co-partitioned topics. Topics in no set are assigned as by `range`.
+    """`range` with sets of co-partitioned topics. Topics in no set are assigned as `range` does.
 
     Args:
         groups: Sets of topics; a topic may be in one set only. None: all subscribed topics of the group are one set.

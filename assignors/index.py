@@ -137,9 +137,9 @@ class Claims:
     """The claims of all members on existing partitions, by place (the member's index in the sorted member ids).
 
     Attributes:
-        stated: The partitions each member claims, each partition once.
+        stated: The partitions that each member claims, each partition once.
         generations: The generation of each member's claim; -1 if unknown.
-        accepted: The partitions each member may keep. If several members claim a partition, only the claim of the
+        accepted: The partitions that each member may keep. If several members claim a partition, only the claim of the
             newest generation is accepted.
         contested: Partitions that several members claim in the same newest generation; no member may keep them.
     """

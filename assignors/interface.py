@@ -62,7 +62,7 @@ class Assignor(ABC):
     """The protocol name in JoinGroup; all members of a group must have a name in common."""
 
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
-    """The rebalance protocols the strategy supports."""
+    """The rebalance protocols that the strategy supports."""
 
     redundant: ClassVar[bool] = False
     """Whether a partition may be assigned to several members; if false, the leader refuses such an assignment."""

@@ -120,9 +120,9 @@ class Subscription:
     """The subscription that one member sends in JoinGroup (`ConsumerProtocolSubscription` v0 to v3).
 
     Attributes:
-        topics: The topics the member subscribes to.
+        topics: The topics that the member subscribes to.
         user_data: Bytes for the leader's assignor, in a format that the assignor defines.
-        owned: The partitions the member still owns (v1 and later, KIP-429).
+        owned: The partitions that the member still owns (v1 and later, KIP-429).
         generation: The generation in which `owned` was assigned (v2 and later, KIP-792); -1 if unknown.
         rack: `client.rack` (v3, KIP-881); None or "" if the member has no rack.
         instance_id: `group.instance.id` (KIP-345). It is a field of JoinGroup, not of the encoded subscription.

@@ -181,7 +181,7 @@ def emit(output: Output, *listings: Listing, document: bool = False) -> None:
         output: The format. JSON is an array of objects for one listing, and an object of such arrays for several. CSV
             (with a line of names) and JSON lines contain the first listing only.
         listings: The listings.
-        document: Whether the JSON of one listing is an object too.
+        document: Whether the JSON of one listing is an object, not an array.
     """
     if output is Output.JSON:
         print_json(as_json(*listings, document=document))

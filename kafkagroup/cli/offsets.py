@@ -338,7 +338,10 @@ def import_offsets(
         groups = Groups(connection.settings())
         moves = groups.import_offsets(document, group, dry_run=not yes)
         title = f"group {group or document.group}"
-        emit(output, Listing("moves", moves, title, frozenset({"asked"}), empty="The file has no such offsets."))
+        emit(
+            output,
+            Listing("moves", moves, title, frozenset({"asked"}), empty="The file has no offsets of these topics."),
+        )
         note_outcome(yes)
 
 
@@ -346,7 +349,7 @@ def read_document(file: Path, group: str | None) -> OffsetsDocument:
     """Return the document in a file (`-`: standard input), which may also be Java's CSV with offsets of `group`.
 
     Raises:
-        InvalidConfigurationError: The text is no such document.
+        InvalidConfigurationError: The text is no offsets document.
         typer.BadParameter: The file cannot be read.
     """
     from kafkagroup.admin import OffsetsDocument

@@ -341,7 +341,7 @@ def _name(entity: Mapping[str, str | None], component: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """A transaction of an exactly-once sink that is not finished.
+    """An unfinished transaction of an exactly-once sink.
 
     Attributes:
         transactional_id: The transactional id.
@@ -427,7 +427,7 @@ def marker_rows(missing: Iterable[LostMarker]) -> Rows[MarkerRow]:
 
 
 def tables(rows: Rows[TransactionRow]) -> list[Listing]:
-    """Return a table of the decided and a table of the undecided transactions, without empty tables."""
+    """Return a table of the decided and one of the undecided transactions; omit an empty table."""
     decided = Rows(TransactionRow, (row for row in rows if row.state == "decided"))
     others = Rows(TransactionRow, (row for row in rows if row.state == "undecided"))
     found = []

@@ -404,7 +404,7 @@ def redrive(
             note(f"{done.others:,} records of {name} are no dead letters, and were left out.")
 
 
-# Errors of `kafkagroup.arrow` name arguments, for which the command has these options.
+# The command's options for the arguments that errors of `kafkagroup.arrow` name.
 _WORDS = {"fail_on_data_loss=False": "--accept-loss"}
 _ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 

@@ -69,7 +69,7 @@ def executor_findings(
 
 
 def packages_finding(driver: Installed, there: SeenThere) -> Finding:
-    """Return whether an executor has the driver's packages, as pickled input partitions and commit messages require."""
+    """Return whether an executor has the driver's packages, which the exchange of pickled data requires."""
     name, has = f"executor {there.host}: packages", there.installed
     advice = "Give the driver and the executors the same Python environment, see docs/recipes.md."
     for what, ours, theirs in (

@@ -1,4 +1,4 @@
-"""Which Java and which Spark a session of this Python would use, and whether that Spark finds the format."""
+"""Find the Java and the Spark that a session of this Python would use; check whether Spark finds the format."""
 
 from __future__ import annotations
 
