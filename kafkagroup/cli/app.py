@@ -24,8 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Show Kafka's consumer groups and topics; set offsets, finish transactions, set quotas; check an installation. "
-    "Without --yes, commands only show a change.",
+    help="Show Kafka's consumer groups and topics; set offsets, finish transactions, set quotas; check an installation."
+    " Without --yes, commands only show a change.",
 )
 
 app.callback()(print_version)
