@@ -23,11 +23,11 @@ options are lower case with dots. Other options with the prefix `kafka.` go to t
 Likely mistakes, such as `kafka.gruop.id` or `group.id`, are errors with a suggestion ([`strict`](#strict)). Other unknown
 options are ignored with a warning, as Spark ignores them.
 
-`load()` reports invalid options. With `.schema(...)`, the start of the query reports them instead, as it always reports
-options that only batches or only streams have (`endingOffsets`).
+`load()` reports invalid options. With `.schema(...)`, the start of the query reports invalid options. Options for only
+batches or only streams, such as `endingOffsets`, are always reported at the start of the query.
 
-The column *only* names the queries in which an option has an effect: *members* have `kafka.group.id`, without `assign`
-and `group.membership=false`; *classic members* are members without `kafka.group.protocol=consumer`.
+The column *only* shows in which queries an option has an effect. *Members* are queries with `kafka.group.id`, and
+without `assign` or `group.membership=false`. *Classic members* are members without `kafka.group.protocol=consumer`.
 
 ## Which of them do I need?
 
@@ -35,7 +35,7 @@ and `group.membership=false`; *classic members* are members without `kafka.group
 | --- | --- |
 | Where do I read? | [`kafka.bootstrap.servers`](#kafka-bootstrap-servers) and one of [`subscribe`](#subscribe), [`subscribePattern`](#subscribepattern), [`assign`](#assign) |
 | How do I log in? | `kafka.security.protocol`, `kafka.sasl.mechanism`, `kafka.sasl.jaas.config`: [security](security.md) |
-| Must Kafka have my position, or do other consumers read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
+| Must Kafka have my offsets, or do other consumers share the topic? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
 | Where does a query start the first time? | [`startingOffsets`](#startingoffsets); a group's offsets count first: [reading](reading.md#as-members-of-a-group) |
 | How much at a time? | [`targetTriggerDuration`](#targettriggerduration), [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
 | Are rows dropped by a watermark while I catch up? | [`maxTimestampSkew`](#maxtimestampskew): [late rows](guides/late-rows.md) |

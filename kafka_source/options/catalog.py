@@ -85,7 +85,7 @@ class ReadOptions(ValueOptions):
     map_columns: tuple[str, ...] | None = option(
         "map.columns",
         kinds.MAP_COLUMNS,
-        "The columns that `map.function` gets; no other column is made.",
+        "The columns that `map.function` gets.",
         default_text="all columns of the read",
     )
 
@@ -102,8 +102,8 @@ class ReadOptions(ValueOptions):
     recursive_field_max_depth: int | None = option(
         "recursiveFieldMaxDepth",
         kinds.RECURSION,
-        "How often an Avro record or Protobuf message may contain itself, as in Spark's `from_avro`: 1 leaves the "
-        "inner record out, 2 keeps one.",
+        "How often an Avro record or Protobuf message may contain itself, as in Spark's `from_avro`: 1 omits the "
+        "inner record, 2 keeps one inner record.",
         default_text="the inner record is a string with its JSON",
     )
     mode: Mode = option(
@@ -117,25 +117,27 @@ class ReadOptions(ValueOptions):
     column_name_of_corrupt_record: str = option(
         "columnNameOfCorruptRecord",
         kinds.TEXT,
-        "With `mode=PERMISSIVE`: the binary column with the bytes of bad values. Bytes of bad keys are in a column of "
-        "this name with the suffix `_key`.",
+        "With `mode=PERMISSIVE`: the binary column with the bytes of bad values. Bytes of bad keys are in a second "
+        "column, whose name has the suffix `_key`.",
         default="_corrupt_record",
     )
     deadletter_topic: str | None = option(
         "deadletter.topic",
         kinds.TEXT,
-        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic of the same cluster for records with a bad value or key, "
-        "with headers for their origin and error. Each run of a task, and so each action of a batch, writes them: "
-        "[dead letters](guides/bad-records.md#dead-letters).",
+        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic to which [dead "
+        "letters](guides/bad-records.md#dead-letters) are written, in the same cluster. A dead letter is a record "
+        "with a bad value or key, plus headers for its origin and error. Each action of a batch writes the dead "
+        "letters again.",
     )
 
     # Where to start and end
     starting_offsets: StartingWord | StartingValues | None = option(
         "startingOffsets",
         kinds.STARTING_OFFSETS,
-        "Where a query without a checkpoint starts; in a group, only in partitions without a committed offset. In "
-        "JSON, -2 means earliest and -1 latest. `committed`: the group's committed offset, else earliest. A topic may "
-        "have a word instead of its partitions: [topics that start elsewhere](reading.md#topics-that-start-elsewhere).",
+        "The start of a query without a checkpoint. A query in a group uses this option only for partitions without a "
+        "committed offset. In JSON, -2 means earliest and -1 means latest. `committed`: the group's committed offset, "
+        "or earliest if there is none. A topic may have a word instead of its partitions: [topics that start "
+        "elsewhere](reading.md#topics-that-start-elsewhere).",
         default_text="latest for streams, earliest for batches",
     )
     starting_timestamp: int | None = option(
@@ -155,8 +157,8 @@ class ReadOptions(ValueOptions):
     starting_offsets_by_timestamp_strategy: TimestampStrategy = option(
         "startingOffsetsByTimestampStrategy",
         kinds.TIMESTAMP_STRATEGY,
-        "If a partition has no record with the starting timestamp or later: fail with an `error`, or start at the "
-        "`latest` offset.",
+        "If a partition has no record with the starting timestamp or later: `error` fails the query, `latest` starts "
+        "at the latest offset.",
         default="error",
         only=Only.TIMESTAMPS,
     )
@@ -171,16 +173,16 @@ class ReadOptions(ValueOptions):
     ending_timestamp: int | None = option(
         "endingTimestamp",
         kinds.TIMESTAMP,
-        "Stop before the first record with this timestamp or later; without such a record, at the latest offset. Takes "
-        "precedence over `endingOffsetsByTimestamp` and `endingOffsets`.",
+        "Stop before the first record with this timestamp or later. If a partition has no such record, stop at its "
+        "latest offset. Takes precedence over `endingOffsetsByTimestamp` and `endingOffsets`.",
         where=Where.BATCH,
         units="ms since 1970",
     )
     ending_offsets_by_timestamp: PartitionValues | None = option(
         "endingOffsetsByTimestamp",
         kinds.TIMESTAMPS,
-        "Stop each partition before its first record with the partition's timestamp or later; without such a record, "
-        "at the latest offset. Takes precedence over `endingOffsets`.",
+        "Stop before each partition's first record with the partition's timestamp or later. If a partition has no "
+        "such record, stop at its latest offset. Takes precedence over `endingOffsets`.",
         where=Where.BATCH,
         not_in_streams="ending timestamp not valid in streaming queries",
         units="ms since 1970",
@@ -195,9 +197,9 @@ class ReadOptions(ValueOptions):
     data_loss_patience_ms: int = option(
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
-        "How long a query waits before it reports a [loss](reading.md#data-loss), if a log ends before offsets that "
-        "were read or planned, or if their topic is unknown. A task waits at most kafkaConsumer.pollTimeoutMs. A loss "
-        "that leader epochs prove, and an offset without an epoch, is reported immediately.",
+        "If a log ends before offsets that were read or planned, or their topic is unknown: the time before the query "
+        "reports a [loss](reading.md#data-loss). A task waits at most `kafkaConsumer.pollTimeoutMs`. A loss is "
+        "reported immediately if leader epochs prove it, or if the offset has no epoch.",
         default=30_000,
         units="ms",
     )
@@ -205,7 +207,7 @@ class ReadOptions(ValueOptions):
         MOVED_FROM,
         kinds.TEXT,
         "The cluster id in the checkpoint. Set this option if the topics were migrated with their offsets to the "
-        "cluster behind `kafka.bootstrap.servers`. Otherwise a query that reaches a different cluster fails.",
+        "cluster of `kafka.bootstrap.servers`. Otherwise a query that reaches a different cluster fails.",
     )
 
     # The consumer group
@@ -236,7 +238,8 @@ class ReadOptions(ValueOptions):
         "group.members",
         kinds.COUNT,
         "Number of the query's group members (slots). A slot with many records is one Spark input partition; slots "
-        "with few records share an input partition (`min.records.per.task`). More slots read with more parallel tasks.",
+        "with few records share an input partition (`min.records.per.task`). With more slots, more tasks read in "
+        "parallel.",
         default_text="the number of partitions, at most 8",
         only=Only.MEMBERS,
     )
@@ -290,10 +293,10 @@ class ReadOptions(ValueOptions):
     commit: Commit | None = option(
         "commit",
         kinds.COMMIT,
-        "The committer of the group's offsets: `batch` (the driver, after each micro-batch), `task` (each task, at the "
-        "end of its ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With "
-        "`sink`, a query with any other sink stops before its second micro-batch. For a stream without commits, set "
-        "`group.membership=false`. In a batch, `task` reads at most once, `kafkagroup.pinned` at least once.",
+        "The committer of the group's offsets: `batch` (the driver, after each micro-batch), `task` (each task, at "
+        "the end of its ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With "
+        "`sink`, a query without this sink stops before its second micro-batch. For a stream without commits, set "
+        "`group.membership=false`. In a batch, `task` reads at most once. `kafkagroup.pinned` reads at least once.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool | None = option(
@@ -310,9 +313,10 @@ class ReadOptions(ValueOptions):
         "group.on.lost",
         kinds.GROUP_ON_LOST,
         "Reaction if the coordinator has removed this query's members, for example because the driver was suspended. "
-        "`stop`: an error. `rejoin`: join again, and commit the partitions of the interrupted micro-batch that no "
-        "other member has or has committed. With `commit=task` and `commit=sink`, `rejoin` ends the query if another "
-        "member has such a partition; the next start continues at the group's offsets.",
+        "`stop`: an error. `rejoin`: join again, and commit the partitions of the interrupted micro-batch, except "
+        "those that another member owns or has committed. With `commit=task` and `commit=sink`, `rejoin` ends the "
+        "query if another member owns a partition of this micro-batch; the next start continues at the group's "
+        "offsets.",
         default="rejoin",
         where=Where.STREAM,
         only=Only.MEMBERS,
@@ -320,10 +324,10 @@ class ReadOptions(ValueOptions):
     group_on_older_checkpoint: GroupOnOlderCheckpoint = option(
         "group.on.older.checkpoint",
         kinds.GROUP_ON_OLDER_CHECKPOINT,
-        "Reaction to a checkpoint that is older than this query's commits, because an older copy was put back. "
-        "`stop`: an error, before anything is read or committed. `follow`: continue at the group's offsets, if the "
-        "output still has the later batches. `replay`: continue at the checkpoint and set the group's offsets back, "
-        "if the output was put back too: [an older checkpoint](reading.md#an-older-checkpoint).",
+        "Reaction to a checkpoint that is older than this query's commits, because an older copy was restored. "
+        "`stop`: an error, before the first read or commit. `follow`: continue at the group's offsets, if the output "
+        "still has the later batches. `replay`: continue at the checkpoint and rewind the group's offsets, if the "
+        "output was restored too: [an older checkpoint](reading.md#an-older-checkpoint).",
         default="stop",
         where=Where.STREAM,
         only=Only.COMMITS,
@@ -349,8 +353,8 @@ class ReadOptions(ValueOptions):
         "coordinator.timeout.ms",
         kinds.COUNT,
         "How long a query waits for a group coordinator that is unreachable or loads the group, and for a partition "
-        "without a leader. Make it longer than the restart of a broker. A waiting streaming task reads without "
-        "checking its membership, except with `commit=task`.",
+        "without a leader. Set more than a broker's restart needs. If the coordinator does not answer, a stream's "
+        "task reads without a check of its membership, except with `commit=task`.",
         default=300_000,
         units="ms",
     )
@@ -358,8 +362,9 @@ class ReadOptions(ValueOptions):
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
         "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for the "
-        "members; then they leave if the group has other members. Make it longer than a micro-batch and the trigger's "
-        "interval. In a batch with `commit=task`: how long slots wait for a task to begin or end.",
+        "stream's members. After this time, they leave if the group has other members. Set a longer time than a "
+        "micro-batch and the trigger's interval. In a batch with `commit=task`: how long slots wait for a task to "
+        "begin or end.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
         only=Only.MEMBERS,
@@ -367,8 +372,8 @@ class ReadOptions(ValueOptions):
     rebalance_batch_ms: int = option(
         "rebalance.batch.ms",
         kinds.MILLISECONDS,
-        "How long the leader batches topic changes before it triggers a rebalance. Raise this time if many topics are "
-        "created together.",
+        "How long the group's leader collects topic changes before it triggers a rebalance. Raise this time if many "
+        "topics are created together.",
         default=2000,
         units="ms",
         only=Only.CLASSIC,
@@ -376,14 +381,14 @@ class ReadOptions(ValueOptions):
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms",
         kinds.COUNT,
-        "How often the leader looks for new topics and partitions. Kafka's default is five minutes.",
+        "How often the driver looks up new topics and partitions. Kafka's default is five minutes.",
         default=10_000,
         units="ms",
     )
     group_id_prefix: str = option(
         "groupIdPrefix",
         kinds.TEXT,
-        "`group.id` of librdkafka's consumers, which join no group.",
+        "The `group.id` of librdkafka's consumers, although they do not join this group.",
         default="spark-kafka-source",
         only=Only.NO_GROUP,
     )
@@ -399,8 +404,8 @@ class ReadOptions(ValueOptions):
     batch_bytes: int = option(
         "batch.bytes",
         kinds.ARROW_BYTES,
-        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too. A larger row is a batch of its "
-        "own. Batches of 4 MiB or more are slower, because each gets new memory from the system.",
+        "Approximate maximum size of an Arrow record batch; `batch.rows` limits a batch too. A larger row is a batch "
+        "of its own. Batches of 4 MiB or more are slower, because the system allocates new memory for each batch.",
         default=2 * MIB,
         units="bytes",
     )
@@ -416,8 +421,8 @@ class ReadOptions(ValueOptions):
     kafka_consumer_poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
         kinds.COUNT,
-        "How long a task waits for planned records before it fails. Make it longer than the cluster needs to replace "
-        "a lost broker.",
+        "How long a task waits for planned records before it fails. Set more than the cluster needs to replace a lost "
+        "broker.",
         default=120_000,
         units="ms",
     )
@@ -467,26 +472,25 @@ class ReadOptions(ValueOptions):
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
         kinds.BYTES,
-        "Approximate maximum size of a micro-batch, in bytes as they are fetched (compressed). Until tasks have "
-        "measured records, an offset counts as 64 KiB, so the first micro-batch is small. Each partition with new "
-        "offsets gets at least one offset. The smallest limit applies.",
+        "Approximate maximum size of a micro-batch, in compressed bytes. Until tasks have measured records, an offset "
+        "counts as 64 KiB, so the first micro-batch is small. Each partition with new offsets gets at least one "
+        "offset. The smallest limit applies.",
         where=Where.STREAM,
         units="bytes",
     )
     target_trigger_duration: int | None = option(
         "targetTriggerDuration",
         kinds.POSITIVE_DURATION,
-        "How long a trigger should take while records wait. The duration of a micro-batch determines the size of the "
-        "next one: [tuning](tuning.md#the-size-of-micro-batches). `maxOffsetsPerTrigger`, `maxBytesPerTrigger` and a "
-        "quota stay upper limits, `minOffsetsPerTrigger` a lower limit.",
+        "The target duration of a trigger while the query has lag. The duration of a micro-batch determines the size "
+        "of the next micro-batch: [tuning](tuning.md#the-size-of-micro-batches). `maxOffsetsPerTrigger`, "
+        "`maxBytesPerTrigger` and a quota stay upper limits, `minOffsetsPerTrigger` a lower limit.",
         where=Where.STREAM,
     )
     max_timestamp_skew: int | None = option(
         "maxTimestampSkew",
         kinds.POSITIVE_DURATION,
-        "Keep partitions in step by their records' timestamps, so that a watermark with at least this delay drops no "
-        "rows of partitions that are behind. If a limit cuts a micro-batch, each partition ends before its first "
-        "record that is later than the earliest next record of all partitions by more than this time: [late "
+        "If a limit cuts a micro-batch, no partition is read further than this time past the earliest next record of "
+        "all partitions. A watermark with at least this delay then drops no rows of partitions that are behind: [late "
         "rows](guides/late-rows.md).",
         where=Where.STREAM,
     )
@@ -510,8 +514,8 @@ class ReadOptions(ValueOptions):
         "kafka.isolation.level",
         kinds.ISOLATION_LEVEL,
         "`read_committed` returns only records of committed transactions, up to the last stable offset. "
-        "`read_uncommitted` returns all records, up to the high watermark. A query that writes exactly once should "
-        "not read records of aborted transactions.",
+        "`read_uncommitted` returns all records, up to the high watermark. To write exactly once, set "
+        "`read_committed`.",
         default_text="read_uncommitted; with commit=sink read_committed",
     )
 
@@ -526,8 +530,8 @@ class ReadOptions(ValueOptions):
         return self.in_group and self.assign is None
 
     def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
-        """Return a column's framing where its options name none."""
-        # JSON whose columns an option names mostly has no schema id.
+        """Return a column's framing if its options do not name a framing."""
+        # JSON values mostly have no schema id if an option names their columns.
         return "none" if value_format == "json" and schema is not None else "confluent"
 
     @property
@@ -561,8 +565,8 @@ class SinkOptions(ValueOptions):
     transactional: bool = option(
         "transactional",
         kinds.BOOLEAN,
-        "Write exactly once, by two-phase commit over Kafka transactions: `read_committed` consumers see a batch "
-        "when all of its tasks are done. If false, writes are at least once.",
+        "Write exactly once, by two-phase commit over Kafka transactions: `read_committed` consumers get a batch's "
+        "records when all its tasks are done. If false, writes are at least once.",
         default=False,
         where=Where.SINK,
     )
@@ -577,8 +581,8 @@ class SinkOptions(ValueOptions):
         "transactional.on.lost",
         kinds.TRANSACTIONAL_ON_LOST,
         "Reaction if transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver ran. "
-        "`stop`: an error that names them. `replay`: write the batch again, if each task gets the same rows; the sink "
-        "compares row counts.",
+        "`stop`: an error that names the transactions. `replay`: write the batch again, if each task gets the same "
+        "rows; the sink compares row counts.",
         default_text="stop",
         where=Where.SINK,
     )
@@ -592,8 +596,9 @@ class SinkOptions(ValueOptions):
     auto_register_schemas: bool = option(
         "auto.register.schemas",
         kinds.BOOLEAN,
-        "Register the schema before a batch is written: `value.schema` (which `protobuf` needs) or else the column's "
-        "schema, which for `avro` is that of Spark's `to_avro`. If false, the registry must have the schema.",
+        "Register the schema before a batch is written: `value.schema` or, without this option, the column's schema. "
+        "For `avro` the column's schema is that of Spark's `to_avro`. `protobuf` needs `value.schema`. If false, the "
+        "registry must have the schema.",
         default=False,
         where=Where.SINK,
     )
@@ -610,7 +615,7 @@ class Refused:
     """A setting of Kafka that would break a guarantee of the connector.
 
     Attributes:
-        where: The queries that refuse the setting. Others ignore it, as Kafka's clients do.
+        where: The queries that refuse the setting. Other queries ignore the setting, as Kafka's clients do.
         spark: Spark's error text.
         instead: The replacement.
     """

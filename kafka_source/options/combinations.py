@@ -36,7 +36,7 @@ class Example:
     """Options that are refused together.
 
     Attributes:
-        given: The options, without the brokers, and without the topic where it does not matter.
+        given: The options, without the brokers, and without the topic if no rule depends on it.
         where: The kind of query.
     """
 
@@ -69,7 +69,7 @@ class Table(Generic[OptionsT]):
     def refuses(
         self, *examples: Mapping[str, str], where: Where | None = None
     ) -> Callable[[Check[OptionsT]], Check[OptionsT]]:
-        """Add a function as a rule, with examples of all that it refuses."""
+        """Add a function as a rule, with examples of the options that it refuses."""
 
         def add(check: Check[OptionsT]) -> Check[OptionsT]:
             self._rules.append((check, tuple(Example(one, where or self._where) for one in examples)))
@@ -117,7 +117,7 @@ def _check_topics(options: ReadOptions, _where: Where, _given: Mapping[str, str]
 def _first_and_last(
     options: ReadOptions,
 ) -> tuple[StartingWord | StartingValues | None, EndingWord | PartitionValues | None]:
-    """Return the offsets at which a read starts and ends; None where, as in Spark, another option takes precedence."""
+    """Return the offsets at which a read starts and ends; None: as in Spark, another option takes precedence."""
     by_time = options.starting_timestamp, options.starting_offsets_by_timestamp
     ends_by_time = options.ending_timestamp, options.ending_offsets_by_timestamp
     start = options.starting_offsets if by_time == (None, None) else None
@@ -239,7 +239,7 @@ def _check_heartbeats(options: ReadOptions, _where: Where, _given: Mapping[str, 
         raise OptionError(
             "kafka.session.timeout.ms",
             str(session),
-            f"more than kafka.heartbeat.interval.ms ({heartbeat}). Where kafka.group.id is only a label, as in Spark's "
+            f"more than kafka.heartbeat.interval.ms ({heartbeat}). If kafka.group.id is only a label, as in Spark's "
             "own Kafka source, set group.membership=false",
         )
 
@@ -353,7 +353,7 @@ def _compare(
         raise OptionError(
             last,
             json.dumps(ends),
-            f"a value for exactly the partitions of {first}, and not for others (only one of the two names {others})",
+            f"a value for exactly the partitions of {first} (only one of the two options names {others})",
             spark="MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
         )
     for name, start in from_.items():

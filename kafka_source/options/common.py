@@ -75,19 +75,19 @@ class CommonOptions:
     strict: bool = option(
         "strict",
         kinds.BOOLEAN,
-        "Refuse likely mistakes: a misspelt option or setting; a setting without its prefix `kafka.` that affects what "
-        "is read, committed or written, or the login, such as `group.id`; a checkpoint of another group, or of other "
+        "Refuse likely mistakes: a misspelt option or setting; a setting such as `group.id` without its prefix "
+        "`kafka.`, if it affects reads, commits, writes or the login; a checkpoint of another group, or of other "
         "topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. `false` "
-        "only warns of them.",
+        "only warns of these mistakes.",
         default=True,
         where=Where.ALL,
     )
     quota_bytes_per_second: float | None = option(
         "quota.bytes.per.second",
         kinds.BYTE_RATE,
-        "Byte-rate quota of all slots of a query together, or of all tasks of a sink. A read counts the bytes of fetch "
-        "responses, a sink its keys and values before compression. A query over its quota is throttled; it never fails "
-        "and skips no records.",
+        "Byte-rate quota of all slots of a query together, or of all tasks of a sink. A read counts the bytes of "
+        "fetch responses. A sink counts the bytes of keys and values before compression. A query over its quota is "
+        "throttled. The query does not fail and skips no records.",
         where=Where.ALL,
         units="bytes/s",
     )
@@ -119,8 +119,8 @@ class CommonOptions:
     quota_watch: str | None = option(
         "quota.watch",
         kinds.TEXT,
-        "Where the query reads changed quotas while it runs: a file on the driver, an http(s) URL, or `broker` for "
-        "the brokers' quota of `kafka.client.id` (KIP-546). File and URL contain JSON such as "
+        "The place from which the running query reads changed quotas: a file on the driver, an http(s) URL, or "
+        "`broker` for the brokers' quota of `kafka.client.id` (KIP-546). File and URL contain JSON such as "
         '{"bytes_per_second":1000000,"clients":{"my-client-id":{"enabled":false}}}.',
         where=Where.ALL,
     )

@@ -2,8 +2,8 @@
 
     max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", COUNT, "Maximum number …", where=Where.STREAM)
 
-The field has a typed value, so that mypy finds a misspelt option. `option` keeps its arguments in the field's metadata
-for validation, the docs and `kafkagroup options`.
+The field has a typed value, so mypy finds a misspelt option. `option` stores its arguments in the field's metadata, for
+validation, the docs and `kafkagroup options`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def option(
 ) -> object:
     """Declare a field of a dataclass as an option; the arguments are those of `Option`.
 
-    The return type ties the field to its kind. Without a `default` the field is None where the option is not given.
+    The return type ties the field to its kind. Without a `default` the field is None if the option is not given.
     """
     declared = Option(name, kind, doc, default, default_text, where, not_in_streams, units, only)
     return field(default=default, metadata={_METADATA: declared})

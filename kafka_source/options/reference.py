@@ -41,7 +41,7 @@ def as_markdown() -> str:
         shown += options
         lines += [f"## {heading}", "", *_table(options, where), ""]
     lines += ["## Combinations that are refused", ""]
-    lines += ["`load()` refuses these options, in a stream unless stated. Brokers, topics and groups are left out.", ""]
+    lines += ["`load()` refuses these options, in streams if no other query is named. Topics and groups are omitted.", ""]
     lines += _combinations()
     return "\n".join(lines) + "\n"
 

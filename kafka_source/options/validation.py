@@ -51,14 +51,14 @@ _SPARKS_OWN = frozenset(
 # Spark's file sources also have these options. A dict of options for several sources may give them other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
 
-# A name at least this similar to a known name (difflib's ratio) counts as a misspelling: `startingOffset` does, and
-# `maxFilesPerTrigger`, an option of Spark's file sources, does not.
+# A name at least this similar to a known name (difflib's ratio) counts as a misspelling, as `startingOffset` does.
+# `maxFilesPerTrigger`, an option of Spark's file sources, does not count.
 _NEAR = 0.88
 
 # In a short name such as `tpoic`, one swap of letters lowers the ratio more.
 _SHORT, _NEAR_IF_SHORT = 7, 0.8
 
-# Settings of Kafka that decide what is read, committed or written, or which user logs in.
+# Settings of Kafka that affect reads, commits, writes or the login.
 _DECISIVE = frozenset(
     {
         "acks",
@@ -75,7 +75,7 @@ _DECISIVE = frozenset(
     }
 )
 
-_MEANT = "If you mean it, set the option strict to false: it is then ignored, with a warning."
+_MEANT = "To ignore this option with a warning, set the option strict to false."
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
@@ -135,7 +135,7 @@ def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
 def _check_effects(
     checked: Checked[_OptionsT], given: Mapping[str, str], where: Where, has_effect: Callable[[Only], bool]
 ) -> Checked[_OptionsT]:
-    """Refuse kafkagroup's own options that have no effect beside the others, unless `strict` is false.
+    """Refuse kafkagroup's own options that have no effect with the other options, unless `strict` is false.
 
     Only warn about options of Spark and Kafka, because several programs may share a configuration with them.
     """
@@ -188,7 +188,7 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
         else:
             _check_values_of_streams(given)
             return checked
-    # Of two problems, report the one that does not depend on the kind of query.
+    # Prefer the problem that does not depend on the kind of query.
     first = next((one for one in problems if not isinstance(one, OtherQueryError)), problems[0])
     raise first.plain() if isinstance(first, OtherQueryError) else first
 
@@ -212,12 +212,12 @@ def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
 
 
 def column_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return a read's options that decide about its columns; all others have their defaults.
+    """Return a read's options that determine its columns; all other options have their defaults.
 
     Spark requests the schema before it decides whether the query is a batch or a stream.
 
     Raises:
-        OptionError: One of them has a value that it refuses.
+        OptionError: Such an option has an invalid value.
     """
     names = ("includeheaders", "redundant.emit", "key.format", "value.format")
     values = {name.lower(): _parse(_BY_NAME[name.lower()], t) for name, t in given.items() if name.lower() in names}
@@ -225,7 +225,7 @@ def column_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Checked[_OptionsT]:
-    """Check each option on its own."""
+    """Check each option alone."""
     values: dict[str, object] = {}
     settings: dict[str, str] = {}
     registry: dict[str, str] = {}
@@ -301,7 +301,7 @@ def _make(
     make: type[_OptionsT], values: Mapping[str, object], settings: Mapping[str, str], registry: Mapping[str, str]
 ) -> _OptionsT:
     """Fill the fields with parsed values, given by lower-case name."""
-    # mypy cannot check the values of the fields here; `option` has tied each field's type to its kind.
+    # mypy cannot check the fields' values here; `option` has tied the type of each field to its kind.
     construct: Callable[..., _OptionsT] = make
     fields = {field: values[name] for field, o in declared_in(make).items() if (name := o.name.lower()) in values}
     if issubclass(make, ValueOptions):
@@ -372,7 +372,7 @@ def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | No
 
 
 def _is_decisive(setting: str, where: Where) -> bool:
-    """Return whether a setting of Kafka decides what is read, committed or written, or which user logs in."""
+    """Return whether a setting of Kafka affects reads, commits, writes or the login."""
     role = Role.PRODUCER if where is Where.SINK else Role.CONSUMER
     java = JAVA.get(setting)
     decides = setting in _DECISIVE or setting.startswith(("sasl.", "security.", "ssl."))
@@ -380,7 +380,7 @@ def _is_decisive(setting: str, where: Where) -> bool:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name of which a name is most likely a misspelling; None: no known name is similar."""
+    """Return the known name that a misspelt name most likely means; None: no known name is similar."""
     bare = _without_marks(name)
     plain = {_without_marks(one): one for one in names}
     cutoff = _NEAR_IF_SHORT if len(bare) <= _SHORT else _NEAR

@@ -70,14 +70,14 @@ def _check_registry_of_read(options: ReadOptions, _where: Where, given: Mapping[
 def _check_evolution(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
     if options.avro_schema_evolution_mode == "restart" and not any(one.follows_subject for one in options.decoded):
         problem = (
-            "Remove avroSchemaEvolutionMode: it needs a column with the newest schema of a subject, and there is none"
+            "Remove avroSchemaEvolutionMode: no column has the newest schema of a subject, which this option needs"
         )
         raise OptionError("avroSchemaEvolutionMode", "restart", problem=problem)
 
 
 @DECODING.refuses({"value.format": "string", "mode": "PERMISSIVE"})
 def _check_mode(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
-    """Refuse a mode other than FAILFAST beside a column of strings, to which no other mode applies."""
+    """Refuse a mode other than FAILFAST with a column of strings, to which only FAILFAST applies."""
     texts = [one.column for one in (options.of_value, options.of_key) if one.format == "string"]
     if texts and options.mode != "FAILFAST":
         problem = (
@@ -189,8 +189,8 @@ def _check_registry_of_sink(options: SinkOptions, _where: Where, given: Mapping[
     with_id = [one for one in columns if one.names_schemas]
     if options.auto_register_schemas and not with_id:
         problem = (
-            "Remove auto.register.schemas: nothing is written with the id of a schema. That needs value.format or "
-            "key.format, schema.registry.url, and not value.framing=none"
+            "Remove auto.register.schemas: no column is written with a schema id. A schema id needs value.format or "
+            "key.format, schema.registry.url, and a framing other than none"
         )
         raise OptionError("auto.register.schemas", "true", problem=problem)
     unframed = [one for one in columns if not one.has_own_schema]
@@ -201,7 +201,7 @@ def _check_plain_json(column: ColumnOptions, names: Collection[str]) -> None:
     own = column.column
     if found := [name for name in (f"{own}.{one}" for one in _SOURCES) if name in names]:
         how = f"set schema.registry.url without {own}.framing=none, or remove {found[0]}"
-        problem = f"Without the id of a schema JSON {own}s have no schema: {how}"
+        problem = f"JSON {own}s without a schema id have no schema: {how}"
         raise OptionError(found[0], HIDDEN, problem=problem)
 
 
@@ -228,7 +228,7 @@ def _check_writer_schema(options: SinkOptions, column: ColumnOptions, names: Col
     if options.auto_register_schemas and column.format == "protobuf" and column.schema is None:
         problem = (
             f"Set {own}.schema to the text of a .proto file, or remove auto.register.schemas: the numbers of fields "
-            "must stay the same, and a column does not have them"
+            "must stay the same, and a column has no field numbers"
         )
         raise OptionError(f"{own}.schema", None, problem=problem)
     has_subject = column.subject is not None or options.topic is not None
@@ -250,7 +250,7 @@ def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], name
         _refuse_unused(options.of_value, names, REGISTRY_PREFIX)
     elif asking and options.schema_registry_url is None:
         own = asking[0].column
-        hint = f"; with {own}.framing=none and {own}.schema no registry is asked" if asking[0].has_own_schema else ""
+        hint = f"; with {own}.framing=none and {own}.schema no registry is used" if asking[0].has_own_schema else ""
         takes = f"the URL of the schema registry, where the schemas of the {own}s are{hint}"
         raise OptionError("schema.registry.url", None, takes)
     elif not asking:
@@ -259,9 +259,9 @@ def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], name
         if not given:
             return
         known = decoded[0]
-        why = f"with {known.column}.framing={known.framing} and {known.column}.schema no registry is asked"
+        why = f"with {known.column}.framing={known.framing} and {known.column}.schema no registry is used"
         if known.format == "json" and known.has_own_schema:
-            why += f". JSON {known.column}s with the id of a schema in front need {known.column}.framing=confluent"
+            why += f". JSON {known.column}s that begin with a schema id need {known.column}.framing=confluent"
         raise OptionError(given[0], HIDDEN, problem=f"Remove {given[0]}: {why}")
 
 

@@ -73,7 +73,7 @@ class ValueOptions(CommonOptions):
         "value.format",
         kinds.VALUE_FORMAT,
         "The column `value`: the bytes, a `string` of UTF-8, or the fields of `avro`, `protobuf` or `json` values as "
-        "a struct, which needs the package kafkagroup-native. A read decodes each Avro value by the schema with "
+        "a struct. A struct needs the package kafkagroup-native. A read decodes each Avro value by the schema with "
         "which it was written. A sink needs no option for bytes and strings.",
         default="binary",
         where=Where.ALL,
@@ -83,23 +83,23 @@ class ValueOptions(CommonOptions):
         kinds.TEXT,
         "The column's schema: for `avro` JSON, for `protobuf` the text of a `.proto` file, for `json` a type in the "
         "syntax of `from_json` (`id bigint, tags array<string>`) or a JSON Schema. A read resolves Avro values of "
-        "other schemas to this schema; a sink writes with it. For `json` with a registry it is a JSON Schema. The "
-        "registry must have the schema, or `auto.register.schemas` registers it.",
+        "other schemas to this schema. A sink writes with this schema, which for `json` with a registry must be a "
+        "JSON Schema. In a sink, the registry must have the schema, unless `auto.register.schemas` registers it.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
     value_schema_id: int | None = option(
         "value.schema.id",
         kinds.SCHEMA_ID,
-        "The id of the column's schema in the registry, kept when the subject gets a newer schema.",
+        "The id of the column's schema in the registry. The id stays the same when the subject gets a newer schema.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
     value_subject: str | None = option(
         "value.subject",
         kinds.TEXT,
-        "The subject whose newest schema the column has, as of `load()` or the start of a sink's batch. A read of "
-        "Avro takes several subjects with commas; the column is then a struct with a [member for "
+        "The column has the newest schema of this subject. `load()` or the start of a sink's batch looks the schema "
+        "up. A read of Avro takes several subjects with commas; the column is then a struct with a [member for "
         "each](guides/schema-registry.md#several-types-in-one-topic). Required for several topics, and for a sink "
         "without the option `topic`, unless another option gives the schema.",
         default_text="the topic's name with `-value`",
@@ -156,8 +156,8 @@ class ValueOptions(CommonOptions):
     schema_registry_timeout_ms: int = option(
         "schema.registry.timeout.ms",
         kinds.COUNT,
-        "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry. Known "
-        "schemas need no registry.",
+        "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry. Cached "
+        "schemas need no request.",
         default=60_000,
         units="ms",
         where=Where.ALL,
