@@ -36,7 +36,7 @@ def check_settings(settings: Settings, role: Role, *, native: bool) -> tuple[str
     Args:
         settings: Settings of the Kafka clients.
         role: CONSUMER in a read, PRODUCER in a write.
-        native: Whether the native engine serves; if not, librdkafka has to accept the settings too.
+        native: Whether the query uses the native engine; if not, librdkafka must accept the settings too.
 
     Returns:
         Warnings about settings that are unknown, unexpectedly have no effect, or are narrowed for librdkafka.
@@ -72,7 +72,8 @@ def _checked(settings: Settings, java: JavaSetting, role: Role, *, native: bool)
     if native or not java.rdkafka:
         return []
     return [
-        f"setting kafka.{java.name}={settings.shown(java.name)} is out of librdkafka's range, which uses {accepted}"
+        f"setting kafka.{java.name}={settings.shown(java.name)} is out of librdkafka's range: "
+        f"librdkafka uses {accepted}"
         for accepted in narrowed(settings, java.name)
     ]
 
@@ -94,7 +95,7 @@ def _takes(java: JavaSetting, value: str) -> bool:
 
 
 def _not_of_java(settings: Settings, name: str, *, native: bool) -> list[str]:
-    """Check a setting that Java lacks. It is librdkafka's, or it is unknown, and then its value is not shown."""
+    """Check a setting that Java lacks: a setting of librdkafka, or an unknown name, whose value is not shown."""
     if not is_librdkafkas(name):
         close = difflib.get_close_matches(name, sorted(KNOWN), n=1)
         meant = f"; did you mean kafka.{close[0]}?" if close else ""
@@ -116,8 +117,8 @@ def _check_security(settings: Settings) -> None:
         )
         if "sasl.mechanism" not in settings and "sasl.mechanisms" not in settings:
             problem = (
-                "Set kafka.sasl.mechanism, for example to PLAIN, SCRAM-SHA-512 or OAUTHBEARER. Without it Kafka takes "
-                "GSSAPI (Kerberos), which needs pip install kafkagroup[kerberos]"
+                "Set kafka.sasl.mechanism, for example to PLAIN, SCRAM-SHA-512 or OAUTHBEARER. Without this option "
+                "Kafka uses GSSAPI (Kerberos), which needs pip install kafkagroup[kerberos]"
             )
             raise OptionError("kafka.sasl.mechanism", None, problem=problem)
         raise OptionError("kafka.sasl.mechanism", "GSSAPI", takes)

@@ -80,7 +80,7 @@ def _lookup(provider: str, given: Mapping[str, str]) -> Lookup:
 
 
 def _allowed(path: str, allowed: list[str]) -> Path:
-    # Links are followed first, so that no link leads out of the allowed folders.
+    # Resolve links before the check, because a link may lead out of the allowed folders.
     real = Path(path).resolve()
     if allowed and not any(real.is_relative_to(Path(one).resolve()) for one in allowed):
         raise ValueError("a path in param.allowed.paths of its provider")

@@ -50,13 +50,13 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _problem(tokens: list[_Token]) -> str:
-    """Return why the tokens are not one login module, without their text; empty if they are one."""
+    """Return the reason why the tokens are not one login module, without their text; empty: they are one."""
     if not tokens or tokens[0].is_mark:
         return "it does not begin with the name of a login module"
     if tokens[-1] != _END:
         return "it does not end with a semicolon"
     if any(token.text in "{}" for token in tokens if not token.is_quoted):
-        return "it has braces, which only a file of JAAS has"
+        return "it has braces, which only a JAAS file has"
     if tokens.index(_END) != len(tokens) - 1:
         return "it has a semicolon before its end, as in two login modules or a value without quotes"
     if tokens[1].text.lower() not in _FLAGS:

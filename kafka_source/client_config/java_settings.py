@@ -13,7 +13,7 @@ from enum import Enum, Flag, auto
 
 
 class Role(Flag):
-    """The clients of Java that have a setting: a read consumes, a write produces."""
+    """The clients of Java that have a setting: CONSUMER for a read, PRODUCER for a write."""
 
     CONSUMER = auto()
     PRODUCER = auto()
@@ -62,7 +62,7 @@ class JavaSetting:
         words: The texts that Java accepts, in lower case; empty: any.
         rdkafka: librdkafka's name for the setting; empty: librdkafka does not get the value.
         refused_for: The roles in which it is refused; in the other roles it has no meaning.
-        harmless: The values, in lower case and without a package, that change nothing and so are not refused.
+        harmless: Values that change nothing, so they are not refused; in lower case and without a package.
     """
 
     name: str
@@ -141,10 +141,10 @@ _CONNECTIONS = (
         "client.dns.lookup",
         _ALL,
         _STRING,
-        "the native engine tries all addresses of a name together, librdkafka one after the other, also with `default`",
+        "the native engine tries all addresses of a name together, librdkafka one after another, also with `default`",
         words=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
     ),
-    _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose to it"),
+    _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose"),
     _passed("client.rack", _C, _STRING, "`env:NAME`: the environment variable NAME of each process"),
     _passed(
         "connections.max.idle.ms",
@@ -158,7 +158,7 @@ _CONNECTIONS = (
         "metadata.max.age.ms",
         _ALL,
         _LONG,
-        "in a read an [option](options.md); age (10 s) at which metadata are fetched from another broker",
+        "in a read an [option](options.md); after this time (10 s) metadata are requested from another broker",
         minimum=0,
     ),
     _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", minimum=5000),
@@ -180,13 +180,7 @@ _CONNECTIONS = (
         minimum=-1,
         rdkafka="socket.send.buffer.bytes",
     ),
-    _passed(
-        "reconnect.backoff.ms",
-        _ALL,
-        _LONG,
-        "without `reconnect.backoff.max.ms` also the longest pause, as in Java",
-        minimum=0,
-    ),
+    _passed("reconnect.backoff.ms", _ALL, _LONG, "also the default of `reconnect.backoff.max.ms`", minimum=0),
     _passed("reconnect.backoff.max.ms", _ALL, _LONG, minimum=0),
     _passed("request.timeout.ms", _ALL, _INT, minimum=0, rdkafka="socket.timeout.ms"),
     _passed("retry.backoff.ms", _ALL, _LONG, minimum=0),
@@ -195,8 +189,8 @@ _CONNECTIONS = (
         "socket.connection.setup.timeout.ms",
         _ALL,
         _LONG,
-        "10 s by default, as in Java: in the native engine for all addresses of a name, TLS and login together, in "
-        "librdkafka for each address. If an address of a name may not answer, use the native engine",
+        "10 s by default, as in Java. The native engine limits the time for all addresses of a name, TLS and login; "
+        "librdkafka limits the time for each address. If an address of a name may not answer, use the native engine",
     ),
     _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
     _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),
@@ -240,20 +234,20 @@ _FETCH = (
         "fetch.max.bytes",
         _C,
         _INT,
-        "the native engine asks for at most 32 MiB at a time, librdkafka for at least 1,000 bytes",
+        "the native engine requests at most 32 MiB in a fetch, librdkafka at least 1,000 bytes",
         minimum=0,
     ),
     _passed("fetch.max.wait.ms", _C, _INT, minimum=0, rdkafka="fetch.wait.max.ms"),
     _passed("fetch.min.bytes", _C, _INT, minimum=0),
     _honoured("isolation.level", _C, _STRING, "an [option](options.md)"),
-    _passed("max.partition.fetch.bytes", _C, _INT, "the native engine asks for at most 32 MiB at a time", minimum=0),
+    _passed("max.partition.fetch.bytes", _C, _INT, "the native engine requests at most 32 MiB in a fetch", minimum=0),
     _refused("key.deserializer", _C, _CLASS, "keys are binary; cast the column"),
     _refused("value.deserializer", _C, _CLASS, "values are binary; cast the column"),
     _refused("interceptor.classes", _CP, _LIST, "interceptors are Java classes"),
 )
 
 _PRODUCE = (
-    _passed("acks", _P, _STRING, "with 0, librdkafka writes", words=("all", "-1", "0", "1")),
+    _passed("acks", _P, _STRING, "with 0 the sink uses librdkafka", words=("all", "-1", "0", "1")),
     _passed("batch.size", _P, _INT, "default 1 MB", minimum=0),
     JavaSetting(
         "buffer.memory",
@@ -285,7 +279,7 @@ _PRODUCE = (
         "max.in.flight.requests.per.connection",
         _P,
         _INT,
-        "the native engine has one request under way for each broker",
+        "the native engine sends one request at a time to each broker",
         minimum=1,
         native=_UNUSED,
     ),
@@ -296,7 +290,7 @@ _PRODUCE = (
         "retries",
         _PA,
         _INT,
-        "with 0, librdkafka writes; else deliveries are retried until `delivery.timeout.ms`",
+        "with 0 the sink uses librdkafka; other values mean retries until `delivery.timeout.ms`",
         minimum=0,
     ),
     _passed("transaction.timeout.ms", _P, _INT, "default 10 minutes"),
@@ -305,7 +299,7 @@ _PRODUCE = (
         "transaction.two.phase.commit.enable",
         _P,
         _BOOL,
-        "the sink's two-phase commit does not need it",
+        "the sink's two-phase commit does not need this setting",
         harmless=("false",),
     ),
     _refused("key.serializer", _P, _CLASS, "keys are binary or string; cast the column"),
@@ -324,20 +318,20 @@ _PRODUCE = (
 
 _SSL = (
     _honoured("security.protocol", _ALL, _STRING),
-    _honoured("ssl.cipher.suites", _ALL, _LIST, "in the names of OpenSSL"),
+    _honoured("ssl.cipher.suites", _ALL, _LIST, "OpenSSL's names"),
     _honoured("ssl.enabled.protocols", _ALL, _LIST, "TLSv1.2 and TLSv1.3; a single version needs the native engine"),
     _honoured("ssl.endpoint.identification.algorithm", _ALL, _STRING),
     _honoured("ssl.key.password", _ALL, _SECRET),
     _honoured("ssl.keystore.certificate.chain", _ALL, _SECRET),
     _honoured("ssl.keystore.key", _ALL, _SECRET),
-    _honoured("ssl.keystore.location", _ALL, _STRING, "PEM, JKS, and with the extra `pkcs12` PKCS12"),
+    _honoured("ssl.keystore.location", _ALL, _STRING, "PEM, JKS, or with the extra `pkcs12` PKCS12"),
     _honoured("ssl.keystore.password", _ALL, _SECRET),
-    _honoured("ssl.keystore.type", _ALL, _STRING, "PEM, PKCS12 or JKS; the file's content decides"),
-    _honoured("ssl.protocol", _ALL, _STRING, "TLS, TLSv1.2 or TLSv1.3, with the limit of `ssl.enabled.protocols`"),
+    _honoured("ssl.keystore.type", _ALL, _STRING, "PEM, PKCS12 or JKS; the file's content determines the type"),
+    _honoured("ssl.protocol", _ALL, _STRING, "TLS, TLSv1.2 (needs the native engine) or TLSv1.3"),
     _honoured("ssl.truststore.certificates", _ALL, _SECRET),
-    _honoured("ssl.truststore.location", _ALL, _STRING, "PEM, JKS, and with the extra `pkcs12` PKCS12"),
+    _honoured("ssl.truststore.location", _ALL, _STRING, "PEM, JKS, or with the extra `pkcs12` PKCS12"),
     _honoured("ssl.truststore.password", _ALL, _SECRET),
-    _honoured("ssl.truststore.type", _ALL, _STRING, "PEM, PKCS12 or JKS; the file's content decides"),
+    _honoured("ssl.truststore.type", _ALL, _STRING, "PEM, PKCS12 or JKS; the file's content determines the type"),
     _refused(
         "ssl.engine.factory.class",
         _ALL,
@@ -350,8 +344,8 @@ _SSL = (
     _unused("ssl.trustmanager.algorithm", _ALL, _STRING, _JVM),
 )
 
-_KERBEROS = "with a keytab the Kerberos library gets new tickets in time; the process's user renews other tickets"
-_REFRESH = "a token is fetched again after 80 % of its life"
+_KERBEROS = "the Kerberos library renews tickets of a keytab; the process's user renews other tickets"
+_REFRESH = "a new token is fetched after 80 % of a token's lifetime"
 _BROKERS = "only brokers use it"
 _ASSERTION = (
     "tokens are fetched by client credentials; for another grant name a function in `sasl.oauthbearer.token.provider`"
@@ -387,8 +381,8 @@ _SASL = (
     _unused("sasl.login.refresh.min.period.seconds", _ALL, _SHORT, _REFRESH, minimum=0),
     _unused("sasl.login.refresh.window.factor", _ALL, _DOUBLE, _REFRESH),
     _unused("sasl.login.refresh.window.jitter", _ALL, _DOUBLE, _REFRESH),
-    _unused("sasl.login.retry.backoff.max.ms", _ALL, _LONG, "a login is tried again by `retry.backoff.ms`"),
-    _unused("sasl.login.retry.backoff.ms", _ALL, _LONG, "a login is tried again by `retry.backoff.ms`"),
+    _unused("sasl.login.retry.backoff.max.ms", _ALL, _LONG, "a login is retried after `retry.backoff.ms`"),
+    _unused("sasl.login.retry.backoff.ms", _ALL, _LONG, "a login is retried after `retry.backoff.ms`"),
     _honoured("sasl.oauthbearer.token.endpoint.url", _ALL, _STRING),
     _honoured("sasl.oauthbearer.scope", _ALL, _STRING),
     _honoured("sasl.oauthbearer.client.credentials.client.id", _ALL, _STRING),

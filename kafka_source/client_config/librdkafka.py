@@ -34,12 +34,12 @@ _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, Any]:
     """Return the configuration of a confluent-kafka producer or consumer.
 
-    It has the settings that librdkafka knows, in librdkafka's names and ranges. `check.check_settings` reports the
-    settings without a meaning for librdkafka, which are left out.
+    The configuration has the settings that librdkafka knows, in librdkafka's names and ranges. Other settings are
+    omitted, and `check.check_settings` reports them.
 
     Args:
         settings: Settings of the Kafka clients.
-        role: The client's role; a setting of Java is left out if only clients in other roles have it.
+        role: The client's role; a setting of Java that only clients in other roles have is omitted.
 
     Returns:
         librdkafka's names and values, with secrets in plain text.
@@ -104,13 +104,13 @@ def _translated(settings: Settings, name: str) -> dict[str, str]:
     if name == "bootstrap.servers":
         return {theirs: ",".join(map(str, parse_servers(value)))}
     if name in _BACKOFF:
-        # Set both pauses, because librdkafka refuses a longest pause below the first, even if either is a default.
+        # Set both pauses, because librdkafka refuses a longest pause below the first, even if one pause is a default.
         pauses = zip(_BACKOFF, settings.reconnect_backoff_ms(), strict=True)
         return {each: str(pause) for each, pause in pauses if each == name or each not in settings}
     if name == "buffer.memory":
         return {theirs: str(max(1, (settings.integer(name) or 0) // 1024))}
     if value == "-1" and (name == "connections.max.idle.ms" or name.endswith(".buffer.bytes")):
-        # In Java -1 means no limit, or the operating system's size; in librdkafka 0 does.
+        # -1 means no limit, or the operating system's size. librdkafka uses 0 instead.
         return {theirs: "0"}
     if name == "client.dns.lookup" and value.lower() == "default":
         return {theirs: "use_all_dns_ips"}
@@ -166,8 +166,8 @@ def _security(settings: Settings) -> dict[str, Any]:
                 "kafka.sasl.mechanism",
                 "GSSAPI",
                 "another mechanism with engine=librdkafka, because this build of confluent-kafka has no Kerberos. Use "
-                "engine=native, or build it (pip install --no-binary confluent-kafka confluent-kafka) with a "
-                "librdkafka that has libsasl2",
+                "engine=native, or build confluent-kafka with a librdkafka that has libsasl2 (pip install --no-binary "
+                "confluent-kafka confluent-kafka)",
             )
         config["sasl.kerberos.service.name"] = sasl.service_name
         named = {"sasl.kerberos.keytab": sasl.keytab, "sasl.kerberos.principal": sasl.principal}

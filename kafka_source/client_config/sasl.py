@@ -23,7 +23,7 @@ _PASSWORD_MODULES = {
 }
 _UNSECURED_CLAIM = "unsecuredLoginStringClaim_sub"
 
-# Java's handlers of logins and challenges, with the token provider in their place; "": no provider is needed.
+# Java's handlers of logins and challenges, each with its counterpart, a token provider; "": none is needed.
 _LOGIN_HANDLERS = {
     "OAuthBearerLoginCallbackHandler": "",
     "OAuthBearerUnsecuredLoginCallbackHandler": "",
@@ -220,7 +220,7 @@ def _check_login_handler(settings: Settings) -> str:
 def _check_client_handler(settings: Settings) -> None:
     name = settings.get("sasl.client.callback.handler.class", "")
     if name and name.rsplit(".", 1)[-1] not in _CLIENT_HANDLERS:
-        takes = f"one of {', '.join(_CLIENT_HANDLERS)}: another one is a Java class"
+        takes = f"one of {', '.join(_CLIENT_HANDLERS)}: other handlers are Java classes"
         raise OptionError("kafka.sasl.client.callback.handler.class", name, takes)
 
 
@@ -235,7 +235,7 @@ def _kerberos(settings: Settings, module: LoginModule | None) -> Sasl:
     if options.get("useKeyTab", "true").lower() != "true":
         keytab = ""
     elif "useKeyTab" in options and not keytab:
-        raise OptionError("kafka.sasl.jaas.config", "useKeyTab", "keyTab, the path of the keytab, beside useKeyTab")
+        raise OptionError("kafka.sasl.jaas.config", "useKeyTab", "keyTab, the path of the keytab, if useKeyTab is true")
     if keytab and not principal:
-        raise OptionError("kafka.sasl.jaas.config", "keyTab", "principal beside keyTab, which may have several keys")
+        raise OptionError("kafka.sasl.jaas.config", "keyTab", "principal too, because a keytab may have several keys")
     return Sasl("GSSAPI", service_name=service, keytab=keytab, principal=principal)

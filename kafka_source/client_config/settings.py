@@ -40,7 +40,7 @@ class Settings(Mapping[str, str]):
     """Settings of the Kafka clients by their Java (or librdkafka) names, without the prefix `kafka.`.
 
     Immutable and hashable. Names become lower case, like all of Kafka's names; values lose surrounding blanks. `repr`
-    and `str`, and so log lines and errors, show `*****` for secrets, which a pickle keeps for executors.
+    and `str` show `*****` for secrets, and so do log lines and errors. A pickle has the secrets, for executors.
 
     Values with variables (`config.providers`), and a `client.rack` of the form `env:NAME`, are resolved by each process
     at the first access. Only the text that the user wrote is pickled, compared and shown.

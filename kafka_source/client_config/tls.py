@@ -1,7 +1,7 @@
 """A client's TLS: key and trust stores, PEM, protocol versions, the check of the host's name.
 
 Of Java's store types, PEM is used as it is, from files or inline (KIP-651), and PKCS12 and JKS are converted to PEM.
-JCEKS is refused, with the command that converts it.
+A JCEKS store is refused; the error has the command that converts the store.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def check_versions(settings: Settings) -> None:
         raise OptionError(
             f"kafka.{name}",
             settings[name],
-            "TLSv1.2 and TLSv1.3 together, because librdkafka, which connects, cannot be limited to one: use "
-            "engine=native, or limit the version on the brokers",
+            "TLSv1.2 and TLSv1.3 together, because librdkafka cannot be limited to one version: use engine=native, "
+            "or limit the version on the brokers",
         )
 
 
@@ -283,7 +283,7 @@ def _first(settings: Settings, *names: str) -> Pem | None:
 def _kind(settings: Settings, store: str) -> str:
     """Return the type of a store by its content: JKS, PKCS12 or PEM.
 
-    The content decides and not the setting, because Java's default type JKS reads PKCS12 stores too.
+    The setting does not determine the type, because Java's default type JKS reads PKCS12 stores too.
 
     Raises:
         OptionError: The store is a JCEKS file, or the setting for its type is unknown.
