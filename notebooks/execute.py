@@ -1,6 +1,6 @@
-"""Execute the notebooks, and store them with what they print and draw: `./run notebooks`, or with some names `01 06`.
+"""Execute the notebooks, and store them with their output: `./run notebooks`, or `./run notebooks 01 06`.
 
-Three of their pictures become files of the documentation, for README.md and the pages.
+Three of the pictures become files of the documentation, for README.md and the pages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 
 FOLDER = Path(__file__).parent
 ASSETS = FOLDER.parent / "docs" / "assets"
-#: The file, the notebook, and which of its pictures.
+#: The file, the notebook, and the number of the picture in the notebook.
 SHOWN = {
     "assignment.png": ("04_one_group_many_readers", 0),
     "lag.png": ("06_lag_board", 0),
@@ -64,12 +64,12 @@ def pictures(notebook: NotebookNode) -> list[bytes]:
 
 
 def digest(notebook: NotebookNode) -> str:
-    """Return what says which code has made the outputs."""
+    """Return a digest of the code that has made the outputs."""
     return hashlib.sha256("\0".join(cell.source for cell in code_of(notebook)).encode()).hexdigest()[:16]
 
 
 def _keep_what_a_reader_needs(notebook: NotebookNode) -> None:
-    """Leave out what is about this machine: the log of Spark, versions, and times of execution."""
+    """Remove data of this machine: the log of Spark, versions, and times of execution."""
     for cell in code_of(notebook):
         cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
         cell.metadata.pop("execution", None)

@@ -1,7 +1,7 @@
 """Shared by all notebooks: a Kafka, a Spark session, and names that are new in each run.
 
-The Kafka is that of KAFKA_BOOTSTRAP_SERVERS, on Databricks that of the widgets, and else an embedded one. The session
-is that of the platform, or a local one.
+KAFKA_BOOTSTRAP_SERVERS, or on Databricks a widget, names the Kafka cluster; by default it is an embedded Kafka. The
+Spark session is the platform's, or a local session.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Setting:
         names: the notebook's `globals()`. On Databricks they have `dbutils` and `spark`.
 
     Attributes:
-        client: how clients of Kafka connect.
-        kafka: the same as options of Spark.
+        client: the settings of Kafka clients.
+        kafka: the same settings as Spark options.
         run: makes the names of topics, groups and folders new in each run.
-        folder: for output and checkpoints. The executors reach it.
-        driver_folder: on the driver itself, because nothing can be appended to files on a Databricks volume.
-        embedded: the embedded Kafka; None with a Kafka of yours.
-        local: whether the Spark session is one of this notebook's own.
+        folder: for output and checkpoints. The executors reach this folder.
+        driver_folder: a folder on the driver, because files on a Databricks volume do not allow an append.
+        embedded: the embedded Kafka; None with your own Kafka.
+        local: whether the notebook has started the Spark session.
     """
 
     def __init__(self, names: Mapping[str, Any]) -> None:
@@ -77,13 +77,13 @@ class Setting:
     def topic(self, name: str, partitions: int) -> str:
         """Create a topic, and return its name, which is new in each run."""
         topic = f"{name}-{self.run}"
-        admin = AdminClient(dict(self.client))  # It must live until the answer is here.
+        admin = AdminClient(dict(self.client))  # Keep the client until its response has arrived.
         admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result()
         self._topics.append(topic)
         return topic
 
     def spark(self, jars: Sequence[Path] = (), settings: Mapping[str, str] | None = None) -> SparkSession:
-        """Return the Spark session. Jars and settings are for a local one."""
+        """Return the Spark session; jars and settings are for a local session."""
         from pyspark.sql import SparkSession  # A notebook without Spark needs no PySpark.
 
         if self._spark is None:
@@ -96,11 +96,11 @@ class Setting:
                 builder = builder.config(name, value)
             self._spark = builder.getOrCreate()
             self.log_level("ERROR")
-        kafkagroup.register(self._spark)  # Needed on Databricks, and wherever Spark does not find the format itself.
+        kafkagroup.register(self._spark)  # Needed if Spark does not find the format itself, as on Databricks.
         return self._spark
 
     def spark_with_its_own_connector(self) -> tuple[SparkSession, str]:
-        """Return the session and `kafka`, or `kafkagroup` where the connector's jars cannot be had."""
+        """Return the session and `kafka`, or `kafkagroup` if the connector's jars are not available."""
         if not self.local:
             return self.spark(), "kafka"
         release = min(version("pyspark"), "4.2.0")  # The connector of 4.2.0 serves newer Sparks too.
@@ -113,7 +113,7 @@ class Setting:
         return self.spark(jars), "kafka"
 
     def spark_with_delta(self) -> tuple[SparkSession, str]:
-        """Return the session and `delta`, or `parquet` where Delta Lake cannot be had."""
+        """Return the session and `delta`, or `parquet` if Delta Lake is not available."""
         if not self.local:
             return self.spark(), "delta"
         try:
@@ -129,7 +129,7 @@ class Setting:
         return self.spark(jars, settings), "delta"
 
     def log_level(self, level: str) -> None:
-        """Let a local Spark log from this level on. `OFF`: a crash is meant."""
+        """Set the log level of a local Spark session. `OFF` is for an intended crash."""
         if self.local and self._spark is not None:
             self._spark.sparkContext.setLogLevel(level)
 
