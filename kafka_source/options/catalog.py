@@ -381,7 +381,7 @@ class ReadOptions(ValueOptions):
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms",
         kinds.COUNT,
-        "How often the driver looks up new topics and partitions. Kafka's default is five minutes.",
+        "How often the driver looks up new topics and partitions.",
         default=10_000,
         units="ms",
     )

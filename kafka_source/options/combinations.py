@@ -24,7 +24,7 @@ Check = Callable[[OptionsT, Where, Mapping[str, str]], None]
 
 
 class OtherQueryError(OptionError):
-    """An option that a batch refuses but a stream may accept, or that a stream refuses but a batch may accept."""
+    """An option that only one kind of read, batch or stream, refuses; the other kind may accept the option."""
 
     def plain(self) -> OptionError:
         """Return the error that users see."""

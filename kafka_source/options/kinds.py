@@ -15,7 +15,7 @@ PartitionValues = dict[str, dict[int, int]]
 
 TopicWord = Literal["earliest", "latest"]
 StartingValues = dict[str, TopicWord | dict[int, int]]
-"""Where some topics start: the whole topic by a word, or each of its partitions at an offset."""
+"""The starts of topics: a word for a whole topic, or an offset for each of its partitions."""
 
 Engine = Literal["auto", "native", "librdkafka"]
 SchemaRules = Literal["refuse", "ignore"]
@@ -51,7 +51,7 @@ _MAX_INT = 2**31 - 1
 
 _EARLIEST = -2
 
-# The configuration of a Java consumer can be copied.
+# Users can copy the configuration of a Java consumer.
 _JAVA_ASSIGNORS = {
     "rangeassignor": "range",
     "roundrobinassignor": "roundrobin",

@@ -48,7 +48,7 @@ _SPARKS_OWN = frozenset(
     }
 )
 
-# Spark's file sources also have these options. A dict of options for several sources may give them other values.
+# Spark's file sources also have these options. A dict of options for several sources may have their values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
 
 # A name at least this similar to a known name (difflib's ratio) counts as a misspelling, as `startingOffset` does.

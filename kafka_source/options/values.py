@@ -73,8 +73,7 @@ class ValueOptions(CommonOptions):
         "value.format",
         kinds.VALUE_FORMAT,
         "The column `value`: the bytes, a `string` of UTF-8, or the fields of `avro`, `protobuf` or `json` values as "
-        "a struct. A struct needs the package kafkagroup-native. A read decodes each Avro value by the schema with "
-        "which it was written. A sink needs no option for bytes and strings.",
+        "a struct. A struct needs the package kafkagroup-native. A sink needs no option for bytes and strings.",
         default="binary",
         where=Where.ALL,
     )
@@ -91,7 +90,7 @@ class ValueOptions(CommonOptions):
     value_schema_id: int | None = option(
         "value.schema.id",
         kinds.SCHEMA_ID,
-        "The id of the column's schema in the registry. The id stays the same when the subject gets a newer schema.",
+        "The id of the column's schema in the registry, even if the subject has a newer schema.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
@@ -156,8 +155,7 @@ class ValueOptions(CommonOptions):
     schema_registry_timeout_ms: int = option(
         "schema.registry.timeout.ms",
         kinds.COUNT,
-        "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry. Cached "
-        "schemas need no request.",
+        "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry.",
         default=60_000,
         units="ms",
         where=Where.ALL,
