@@ -229,9 +229,9 @@ class ReadOptions(ValueOptions):
     group_instance_id: str | None = option(
         "kafka.group.instance.id",
         kinds.TEXT,
-        "Prefix of the instance ids: slot k is the static member `{prefix}-{k}`. Set a prefix, different in every "
-        "application, so that a stream can restart within `kafka.session.timeout.ms` without a rebalance.",
-        default_text="generated; such members leave the group when the query stops",
+        "Prefix of the instance ids: slot k is the static member `{prefix}-{k}`. With a prefix that is unique to the "
+        "application, a stream can restart within `kafka.session.timeout.ms` without a rebalance.",
+        default_text="generated: the members leave the group when the query stops",
         only=Only.MEMBERS,
     )
     group_members: int | None = option(
@@ -248,7 +248,8 @@ class ReadOptions(ValueOptions):
         kinds.GROUP_PROTOCOL,
         "`classic`: a member of the group assigns the partitions, by `kafka.partition.assignment.strategy`, and a "
         "rebalance waits for all members' micro-batches. `consumer` (KIP-848, brokers from 4.0), for streams without "
-        "`commit=task`: the brokers assign, and a micro-batch delays only the next owner of its partitions.",
+        "`commit=task`: the brokers assign the partitions, and a micro-batch delays only the next owner of its "
+        "partitions.",
         default="classic",
         only=Only.MEMBERS,
     )
@@ -304,8 +305,8 @@ class ReadOptions(ValueOptions):
         kinds.BOOLEAN,
         "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query without "
         "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as "
-        "a Java consumer does. With `true` such a query stops (without a coordinator after `coordinator.timeout.ms`). "
-        "`false` uses no transactions.",
+        "a Java consumer does. With `true` such a query stops; without a coordinator, it stops after "
+        "`coordinator.timeout.ms`. `false` uses no transactions.",
         default_text="true; false where transactions are impossible",
         only=Only.COMMITS,
     )
@@ -335,8 +336,8 @@ class ReadOptions(ValueOptions):
     session_timeout_ms: int | None = option(
         "kafka.session.timeout.ms",
         kinds.COUNT,
-        "The coordinator removes a member that has sent no heartbeat for this long. Slots of a batch may send no "
-        "heartbeat until Spark starts their tasks.",
+        "The coordinator removes a member that has sent no heartbeat for this long. Slots of a batch may send their "
+        "first heartbeat when Spark starts their tasks.",
         default_text="45000 for streams, 300000 for batches",
         units="ms",
         only=Only.CLASSIC,
@@ -455,8 +456,9 @@ class ReadOptions(ValueOptions):
     min_records_per_task: int | None = option(
         "min.records.per.task",
         kinds.COUNT,
-        "Slots (without a group, topic partitions) with fewer records than this in a micro-batch share one task, "
-        "because a task costs more than reading a few records. Set it to 1 if the work on each record is heavy.",
+        "Slots with fewer records than this in a micro-batch share one task, because a task costs more than a read of "
+        "a few records; without a group, topic partitions share a task. Set it to 1 if the work on each record is "
+        "heavy.",
         default_text="1000; 1 with minPartitions or maxRecordsPerPartition",
         where=Where.STREAM,
         units="records",

@@ -34,7 +34,9 @@ def _check_dead_letters(options: ReadOptions, _where: Where, _given: Mapping[str
         return
     if not options.goes_on_after_bad_values:
         missing = "mode to PERMISSIVE or DROPMALFORMED" if options.decoded else "value.format to avro, protobuf or json"
-        problem = f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove it"
+        problem = (
+            f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove the option"
+        )
         raise OptionError("deadletter.topic", topic, problem=problem)
     if topic in (options.subscribe or options.assign or ()):
         raise OptionError("deadletter.topic", topic, "a topic that the query does not read")
@@ -81,7 +83,7 @@ def _check_mode(options: ReadOptions, _where: Where, _given: Mapping[str, str]) 
     texts = [one.column for one in (options.of_value, options.of_key) if one.format == "string"]
     if texts and options.mode != "FAILFAST":
         problem = (
-            f"Option mode={options.mode} does not hold for the column {texts[0]}, where a string that is not UTF-8 "
+            f"Option mode={options.mode} does not apply to the column {texts[0]}, where a string that is not UTF-8 "
             f"ends the query: remove {texts[0]}.format, and cast the bytes to a string"
         )
         raise OptionError("mode", options.mode, problem=problem)
@@ -105,7 +107,7 @@ def _check_corrupt_column(options: ReadOptions, _where: Where, given: Mapping[st
         raise OptionError("columnNameOfCorruptRecord", name, takes)
     # Names that differ only in case are equal to Spark.
     if name.lower() in map(str.lower, COLUMN_TYPES):
-        raise OptionError("columnNameOfCorruptRecord", name, f"a name that is none of {', '.join(COLUMN_TYPES)}")
+        raise OptionError("columnNameOfCorruptRecord", name, f"a name other than {', '.join(COLUMN_TYPES)}")
 
 
 def _refuse_unused(column: ColumnOptions, names: Collection[str], prefix: str) -> None:
@@ -122,10 +124,12 @@ def _refuse_unused(column: ColumnOptions, names: Collection[str], prefix: str) -
         if name not in names or not name.startswith(prefix) or what == "format":
             continue
         if column.is_decoded and column.format != "protobuf" and what in _OF_PROTOBUF:
-            problem = f"Option {option.name} is for Protobuf {own}s: set {own}.format to protobuf, or remove it"
+            problem = f"Option {option.name} is for Protobuf {own}s: set {own}.format to protobuf, or remove the option"
         elif not column.is_decoded:
             words = " or ".join(DECODED_FORMATS)
-            problem = f"Option {option.name} is for {own}s with a schema: set {own}.format to {words}, or remove it"
+            problem = (
+                f"Option {option.name} is for {own}s with a schema: set {own}.format to {words}, or remove the option"
+            )
         else:
             continue
         raise OptionError(option.name, HIDDEN, problem=problem)
