@@ -41,7 +41,10 @@ def as_markdown() -> str:
         shown += options
         lines += [f"## {heading}", "", *_table(options, where), ""]
     lines += ["## Combinations that are refused", ""]
-    lines += ["`load()` refuses these options, in streams if no other query is named. Topics and groups are omitted.", ""]
+    lines += [
+        "`load()` refuses these options, in streams if no other query is named. Topics and groups are omitted.",
+        "",
+    ]
     lines += _combinations()
     return "\n".join(lines) + "\n"
 
