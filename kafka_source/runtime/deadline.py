@@ -37,7 +37,7 @@ class Deadline:
 def call_within(deadline: Deadline, call: Callable[[], T]) -> T:
     """Return the result of a call that may block for longer than its own timeout.
 
-    The call runs in a daemon thread. If it does not return in time, it continues to run, so do not use its objects
+    The call runs in a daemon thread. A call that does not return in time continues to run, so do not use its objects
     again. For example, librdkafka's `send_offsets_to_transaction` ignores its timeout while the coordinator is down
     (librdkafka issue 5456).
 

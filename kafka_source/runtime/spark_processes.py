@@ -2,7 +2,7 @@
 
 Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, Spark sends no signal.
 A process that waits for Spark's next call notices the end of its connection to Spark. A process that waits in a join
-does not notice this, so it checks its parent process regularly.
+does not notice the JVM's end, so it checks its parent process regularly.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def start_side_process(module: str, arguments: Sequence[str], message: object, p
     Args:
         module: The module's full name; it runs as `__main__`.
         arguments: Its command line, which every user of the machine can see.
-        message: An object that the module reads with `side_process_message`, perhaps with secrets.
+        message: The message, which the module reads with `side_process_message`; it may have secrets.
         pass_fds: File descriptors that the process inherits.
 
     Raises:
@@ -90,7 +90,7 @@ _tasks = itertools.count()
 def prepare_worker(log_level: str | None, log_format: str | None = None) -> None:
     """Set up logging, and from the second task on exclude loaded modules from garbage collections.
 
-    Spark's daemon collects garbage after every task, while Spark commits the batch. The first task loads modules.
+    Spark's daemon collects garbage after every task, while Spark commits the batch. The first task loads the modules.
     """
     set_up_logging(log_level, log_format)
     if next(_tasks) == 1:

@@ -49,7 +49,7 @@ class BatchStart:
     - Once per batch: Spark pickles the writer twice, for the tasks and for the commit. The first pickling keeps the
       outcome, and the second returns the same epoch and begins nothing.
     - Only in the driver's process that creates the writer. A pickling in a task (`TaskContext`) or in the user's
-      program (`SparkContext`), for example by a debugger, begins nothing. A pickling after `commit` or `abort`
+      program (`SparkContext`), for example by a debugger, does not begin a batch. A pickling after `commit` or `abort`
       (`close`) begins nothing either, because a start would fence the epoch of the batch that is being committed.
     - `copy.copy` and `copy.deepcopy` share the `BatchStart` and do not pickle it.
     - Spark would report an error of the begin as a failure to pickle, so the writer keeps it, and each task raises it.
@@ -85,7 +85,7 @@ class BatchStart:
         return BatchContext()
 
     def begin(self) -> None:
-        """Begin the batch; do nothing if it has begun. An error is kept for `context`."""
+        """Begin the batch; do nothing if it has begun. `context` raises the error of a failed begin."""
         if self._outcome is not None:
             return
         try:
@@ -94,7 +94,7 @@ class BatchStart:
             self._outcome = error
 
     def close(self) -> None:
-        """Never begin from now on, because the writer commits or aborts a batch that another process has begun."""
+        """Begin no batch after this call: the writer commits or aborts a batch that another process has begun."""
         self._closed = True
 
     def __getstate__(self) -> tuple[Target, BatchContext | KafkaGroupError | None]:

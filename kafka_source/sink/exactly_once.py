@@ -134,7 +134,7 @@ async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadl
 
     The check reads the broker's configuration (DescribeConfigs), which needs the right DESCRIBE_CONFIGS on the cluster.
     If the broker returns no limit, the check initialises `{prefix}-driver` with the timeout, and the coordinator
-    refuses a timeout that is too high. This fences other drivers of the prefix, as the next batch does.
+    refuses a timeout that is too high. The initialisation fences other drivers of the prefix, as the next batch does.
 
     Args:
         client: Client of the cluster that the sink writes to.

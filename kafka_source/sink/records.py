@@ -184,7 +184,7 @@ def sink_columns(
     """Find and check the columns of a record. Other columns are ignored, as in Spark's own sink.
 
     Args:
-        fields: For each column of the rows its name, and the name of its type in Spark's SQL.
+        fields: Each column's name, and the name of its type in Spark SQL.
         topic: The option `topic`.
         encoded: The columns that are encoded, which may have any type; each must exist.
 

@@ -199,7 +199,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool, *, commits: bool = False
 ) -> DataSourceStreamWriter:
-    """Create the writer of a stream, in any output mode. In `complete` each micro-batch appends the whole result.
+    """Create the writer of a stream, in any output mode. In mode `complete`, each micro-batch appends the whole result.
 
     Args:
         options: The user's options.

@@ -2,12 +2,12 @@
 
 A partition is behind if it has records to read. T is the lowest timestamp among the next records of the partitions that
 are behind. In each partition the window ends before the first record later than T + skew. A window is used until a plan
-reaches all its ends. If records are in order, T never decreases.
+reaches all its ends. T never decreases if each partition's records are in order of time.
 
 The next record of a partition is fetched at the position, because ListOffsets may return a control record, with the
 time of its transaction's end. One ListOffsets request to each leader returns each log's first record that is later than
-T + skew. If this record is before the position, fetches of a few records search for the window's end. The step to the
-next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
+T + skew. If the position is already past this record, the window's end is searched by fetches of a few records. The
+step to the next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LogTimes(Protocol):
 
 
 class Stretch(NamedTuple):
-    """A range of offsets with all its records, except for records that do not count."""
+    """A range of offsets, and its records whose timestamps count."""
 
     start: int
     end: int
@@ -83,7 +83,7 @@ def next_records(
         times: Looks up unknown records.
         known: The known stretches, from each partition's position on.
         available: The end of each partition.
-        counted: Returns the records that count.
+        counted: Returns the records whose timestamps count.
     """
     found, width = dict(known), _FEW
     while asked := {
@@ -104,7 +104,7 @@ class _Window:
 
     Attributes:
         ends: For each partition that is behind, its position and the end up to which the partition may be read.
-        time: T; None: no partition holds the others back.
+        time: The timestamp T (see the module); None: no partition holds the others back.
         holder: The partition whose next record has the timestamp T.
         known: The known records at the positions.
         later: The record at which a partition's window ends, if known.
@@ -268,7 +268,7 @@ class Alignment:
     def _next_records(
         self, behind: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int], latest_ms: int
     ) -> dict[TopicPartition, Stretch]:
-        """Return a stretch from each position, with the next record that counts, if there is one."""
+        """Return a stretch from each position, with the next record whose timestamp counts, if there is one."""
         known = {} if self._window is None else self._window.known
         before = {tp: known.get(tp, Stretch(start, start)).after(start) for tp, start in behind.items()}
         return next_records(self._times, before, available, lambda tp, records: self._counted(tp, records, latest_ms))
@@ -291,7 +291,7 @@ class Alignment:
     def _search(
         self, lows: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int], until: int, latest_ms: int
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Record]]:
-        """Return ends before which no record later than `until` is known; records are assumed to be in order."""
+        """Return ends before the first record later than `until`; records are assumed to be in order of time."""
         found, later = dict(lows), {}
         highs = {tp: available[tp] for tp in lows}
         steps = {tp: self._steps.get(tp, _FIRST_STEP) for tp in lows}
@@ -324,7 +324,7 @@ class Alignment:
     def _note_progress(
         self, holder: TopicPartition | None, behind: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
-        """Leave out a partition that holds the others back without being read, although it has a leader."""
+        """Leave out a partition that has a leader and holds the others back, but is not read."""
         if holder is None or holder not in behind or ends[holder] > behind[holder]:
             self._stalled = None
             return

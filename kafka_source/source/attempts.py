@@ -78,7 +78,7 @@ def removed(message: str) -> Again:
 
 
 def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeader, topics: TopicTracker) -> _T:
-    """Make attempts until an attempt succeeds, or the `Patience` with its failure is over.
+    """Make attempts until an attempt succeeds, or until the time limit of its failure (`Patience`) is over.
 
     Args:
         attempt: One attempt.

@@ -114,7 +114,7 @@ class BatchReader(DataSourceReader):
     def _plan_as_members(
         self, cluster: Cluster, policy: CommitPolicy, group: GroupSettings, subscribed: list[TopicPartition]
     ) -> list[ReadTask]:
-        """Join and plan; then pass the slots to their keeper, or leave the group if the read commits nothing.
+        """Join and plan; then pass the slots to the process that keeps them, or leave if the read commits nothing.
 
         If the read commits nothing, slots that stayed would only delay the group's other reads until the slots'
         sessions end.
@@ -199,5 +199,5 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
 
 
 def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
-    """Return the task. If it has no planned offset, it gets no topic ids, so that it can read topics created again."""
+    """Return the task; without topic ids if no offset is planned, so that the task can read topics created again."""
     return replace(task, topics={}) if is_unbound(task.ranges) else task

@@ -4,7 +4,7 @@ Spark writes the end offset of a batch to its offset log, runs the batch's tasks
 batch in its commit log. After that, Spark requests the next end offset, and the driver commits the previous end offset.
 A task or the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch
 in the offset log; commits of other members may be ahead. After a `kill -9` a commit may be missing: with `commit=batch`
-that of the batch before the newest batch, with `commit=task` or `commit=sink` that of the newest batch.
+the second newest batch's commit, with `commit=task` or `commit=sink` the newest batch's commit.
 
 | offsets that are known at a start or after a rebalance | the partition continues at |
 | --- | --- |
@@ -103,7 +103,8 @@ class Rules:
         asks_group: Whether the group's offset counts even if a position is known: at a start, and after a rebalance.
         replays: Whether a query with an older checkpoint reads its committed records again; else it follows the group.
         is_output: Whether the group's offset matches the output, so that no record below this offset is read again.
-        moves_to_first: Whether a position before the log's first offset moves there; if not, the task detects the loss.
+        moves_to_first: Whether a position below the log's first offset moves up to it; if not, the task detects the
+        loss.
         fails_on_loss: `failOnDataLoss`.
         patience_seconds: The time for which a leader may be behind (`data.loss.patience.ms`).
     """

@@ -115,10 +115,10 @@ def requested(
 
 
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
-    """Return an Arrow type with the fields and the nullability of a Spark type; None if values do not fit the latter.
+    """Return an Arrow type with a Spark type's fields and nullability; None if values do not fit the Spark type.
 
-    The Spark type may have some fields of a struct, in any order. A nullable field must stay nullable. All other parts
-    must be equal.
+    The Spark type may leave out a struct's fields and reorder them. A nullable field must stay nullable. All else must
+    be equal.
     """
     if pa.types.is_struct(kind) and isinstance(wanted, StructType):
         if not wanted.fields or any(kind.get_field_index(name) < 0 for name in wanted.fieldNames()):

@@ -8,8 +8,8 @@
 | `EPOCH_END` | OffsetForLeaderEpoch | where a leader has changed (KIP-320) |
 | `BOUNDS` | ListOffsets, twice | where a log ends before the read position |
 
-A decision names one need at a time, in this order, so a trigger has at most one lookup for each need. A trigger without
-a rebalance or a loss has only one lookup.
+A decision names one need at a time, in the table's order, so a trigger has at most one lookup for each need. A trigger
+without a rebalance or a loss has only one lookup.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Look:
 
         Raises:
             DataLossError: A partition that was added does not begin at offset 0, and `failOnDataLoss` is set.
-            InvalidConfigurationError: A partition has no record with its starting timestamp or later.
+            InvalidConfigurationError: A partition has no record at or after its starting timestamp.
             NoLeaderError: A partition begins at `latest` or at a time, and has no leader.
         """
         looked_up = start_and_end.look_up(self._cluster, self._options, bounds, matches=True)

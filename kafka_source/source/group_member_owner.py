@@ -181,7 +181,7 @@ class GroupMemberOwner(PartitionOwner):
                 "stop; start it again to continue from the group's committed offsets.",
                 code=ErrorCode.UNKNOWN_MEMBER_ID,
             )
-        log.warning("rejoin group=%s reason=%r: nothing is committed until then", self._group.group, lost)
+        log.warning("rejoin group=%s reason=%r: nothing is committed until the rejoin", self._group.group, lost)
         self._nothing_in_flight()
         self._wait_in(self._membership.rejoin)
 
@@ -223,7 +223,7 @@ class GroupMemberOwner(PartitionOwner):
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
     def credentials(self, slot: int) -> SlotCredentials:
-        """Return a slot's credentials. The number counts modulo the slots: a replayed batch may have had more slots."""
+        """Return the credentials of slot `slot` modulo the slots; a replayed batch may have had more slots."""
         self.join()
         slots = self._membership.credentials
         return replace(slots[slot % len(slots)], right=self._right_id)

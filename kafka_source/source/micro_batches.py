@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class MicroBatches(Trigger):
-    """A trigger whose batches Spark reads in tasks.
+    """A `Trigger` that also makes the tasks with which Spark reads its batches.
 
     Args:
         query: The query.

@@ -158,7 +158,7 @@ def _starts_of_json(
         partitions: The partitions to resolve.
         subscribed: All partitions of the query's subscription.
         default: The start of topics that are not named.
-        may_come: Whether a named topic need not exist yet, as with `subscribePattern`.
+        may_come: Whether named topics may be missing, as with `subscribePattern`.
 
     Raises:
         OptionError: The JSON names partitions or topics that the subscription lacks.

@@ -115,7 +115,7 @@ class Admission:
 
         Args:
             target: The end of each partition.
-            unknown: The partitions that have no leader. Their end is looked up once they have a leader.
+            unknown: The partitions without a leader; each end is looked up once its partition has a leader.
         """
         self._target, self._without_target = dict(target), frozenset(unknown)
 
@@ -138,7 +138,7 @@ class Admission:
         Args:
             starts: The first offset to read of each partition.
             latest: The latest offset of each partition with a leader; other partitions end at their start.
-            bounds: The largest ends of partitions, see `Alignment`. `minOffsetsPerTrigger` counts offsets beyond them.
+            bounds: The largest ends, see `Alignment`. `minOffsetsPerTrigger` also counts offsets beyond these ends.
             limited: Apply the options' limits and the quota.
             may_wait: Whether `minOffsetsPerTrigger` may wait for more records.
         """
@@ -225,7 +225,7 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
     """Return the input partitions of the batch that ends at `end`.
 
     Args:
-        end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
+        end: The batch's end offset, with each partition's start, end and slot, and the options that cut ranges.
         start: The batch's start offset; None: the starts in `end` count. Spark before 4.2 requests the end offset
             without the start, so after a restart spans in `end` may begin too early. The plan leaves out records before
             `start`, unless the topic was created again or the group was rewound. With `commit=sink` the starts in `end`
@@ -274,7 +274,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
     """Cut large ranges into pieces (Spark's KafkaOffsetRangeCalculator), and drop empty ranges.
 
     Args:
-        ranges: The ranges, in the order of the pieces.
+        ranges: The ranges; the pieces keep their order.
         min_partitions: Cut until there are about this many pieces; None: no minimum.
         max_records: The maximum size of a piece, in offsets; None: no maximum.
     """
@@ -319,7 +319,7 @@ def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[Plann
     Inputs without a slot need no credentials, so a bundle merges them into one input, for one read.
 
     Args:
-        inputs: The inputs, as `plan` returns them. A bundle keeps their order.
+        inputs: The inputs, as `plan` returns them. Bundles keep the inputs' order.
         min_offsets: Inputs with fewer offsets share a bundle until it has this many offsets; larger inputs stay alone.
     """
     found: list[list[PlannedInput]] = []
@@ -357,7 +357,7 @@ def min_records_per_task(options: ReadOptions) -> int:
 
 
 def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> list[PlannedInput]:
-    """Return the plan of a batch without a group, with late starts and ends marked.
+    """Mark the starts and ends that each action looks up, in the plan of a batch without a group.
 
     If the end of an empty partition is late, it gets an input too, because it may have records when the task runs.
 

@@ -84,7 +84,7 @@ class Scope:
         start: The start offset of the micro-batch, without lost topics.
         owned: The partitions that the query owns.
         partitions: The owned partitions that exist.
-        lost_topics: The topics whose committed offsets may belong to a deleted topic.
+        lost_topics: The topics whose committed offsets may be of a deleted topic of the same name.
         leaderless: The partitions without a leader.
     """
 
@@ -201,7 +201,7 @@ class PositionTracker:
 
     @property
     def marks_steps_back(self) -> bool:
-        """Whether a step back gets a rewind's mark in the checkpoint; false if every copy of a partition emits rows."""
+        """Whether the checkpoint marks a step back as a rewind; false with `redundant.emit=all`."""
         return not self._own_positions
 
     def compare_with_group(self, newest: StreamOffset) -> None:
@@ -229,7 +229,7 @@ class PositionTracker:
         return InvalidConfigurationError(
             "The checkpoint is older than this query's own commits, so it was put back: group "
             f"{self._options.group_id} has {format_moves(moves)}. Nothing was read or committed. Put "
-            "back the newest checkpoint. Or, if the output was put back together with the checkpoint, start the query "
+            "back the newest checkpoint. If the output was put back together with the checkpoint, start the query "
             "once with group.on.older.checkpoint=replay, to read again from the checkpoint's offsets. If the output "
             "still has those records, start the query once with group.on.older.checkpoint=follow."
         )
@@ -383,7 +383,7 @@ class PositionTracker:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
 
         Args:
-            start: The start offset of the micro-batch. If it has partitions, the checkpoint keeps their positions.
+            start: The start offset of the micro-batch. The checkpoint keeps the positions of its partitions.
             starts: The positions.
         """
         if not starts:

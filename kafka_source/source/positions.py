@@ -1,4 +1,4 @@
-"""The positions of a query in its partitions, and the group's offsets there. Pure: callers look up and commit.
+"""The positions of a query in its partitions, and the group's offsets there. No I/O: callers look up and commit.
 
 The readers, the owners and the tasks' commits share one `Positions`; `decision` has the rules.
 """
@@ -25,7 +25,7 @@ class _Partition:
         known: The query's position.
         in_flight: The end of a planned micro-batch, until this driver knows that the end is committed.
         committed: The group's offset, if this driver has committed or compared it; None: unknown.
-        committed_at: The time of that commit or comparison.
+        committed_at: The time at which this driver committed or compared that offset.
         is_ignored: Whether the group's offset, as last looked up, is of another topic of this name.
     """
 
@@ -79,7 +79,7 @@ class Positions:
 
         Args:
             offset: The offset.
-            newest: Whether `offset` is the newest offset of the checkpoint. If not, already known rewinds stay.
+            newest: Whether `offset` is the newest offset of the checkpoint. An older offset keeps the known rewinds.
         """
         self.stream = offset.stream or self.stream
         self._newest = offset
@@ -116,8 +116,8 @@ class Positions:
 
         Args:
             offsets: The offsets.
-            rewinds: Whether the step is a rewind. If so, the query's later commits carry the rewind's mark, so that
-                earlier positions of the group's queries no longer count.
+            rewinds: Whether the step is a rewind. In a rewind, the query's later commits carry the rewind's mark, so
+                that earlier positions of the group's queries no longer count.
         """
         mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():
@@ -170,7 +170,7 @@ class Positions:
             self._partitions[tp].known = replace(self.known(tp), rewind=rewind_id)
 
     def rewinds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Return the rewinds that these partitions follow; a partition that was never rewound is left out."""
+        """Return the id of each partition's last followed rewind; a partition that was never rewound is left out."""
         return {tp: rewind_id for tp in partitions if (rewind_id := self.known(tp).rewind) is not None}
 
     def current_ends(self, offset: StreamOffset) -> dict[TopicPartition, int]:

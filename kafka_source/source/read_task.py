@@ -159,7 +159,7 @@ class TaskFactory:
         topics: The ids of the topics that have an id.
         rewinds: The rewind that each partition follows; a partition that was never rewound is left out.
         stream: The id of the stream; None in a batch.
-        uncommitted: The partitions in which no task commits.
+        uncommitted: The partitions whose offsets no task commits.
     """
 
     credentials: Callable[[int], SlotCredentials | None]
@@ -199,8 +199,8 @@ def bundle_tasks(
         planned: The ranges of the batch.
         tasks: Makes the tasks.
         min_offsets: Tasks with fewer offsets share input partitions, see `plan.bundles`.
-        ticket: Returns a task's part of the quota, given a number and the task's share of the batch; None: no quota.
-            The number is the slot's number; without a group, it is the task's number.
+        ticket: Returns a task's part of the quota, given the number of its slot (without a group, of the task) and its
+            share of the batch; None: no quota.
     """
     total = sum(one.size for one in planned)
     numbers = itertools.count()
@@ -268,7 +268,7 @@ def reports_of(bundle: TaskBundle, *, joins_slots: bool) -> int:
 
 
 def _parts(bundle: TaskBundle, *, joins_slots: bool) -> list[tuple[ReadTask, ...]]:
-    """Return the groups of tasks whose slots attach together; no group if the bundle only publishes hand-offs."""
+    """Return the lists of tasks whose slots attach together; empty if the bundle only publishes hand-offs."""
     return [bundle.tasks] if joins_slots and bundle.tasks else [(task,) for task in bundle.tasks]
 
 

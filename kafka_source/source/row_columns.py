@@ -1,7 +1,7 @@
 """The columns that a task fetches for its rows, and the columns that it makes.
 
-A task makes decoded columns (`value.format`, `key.format`). With `redundant.emit=all` it makes the column `replica`,
-which has the number of the partition's copy for which a row was read.
+A task makes decoded columns (`value.format`, `key.format`). With `redundant.emit=all` a task also makes the column
+`replica`: the number of the partition's copy for which a row was read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How a query follows the halts of its group (`pause`, `stop`, `resume`): where it stops, and when it leaves the group.
 
-`limit` and `is_at_rest` decide. `Standstill` looks the halt up at every trigger, and keeps the state that the progress
-shows.
+`Standstill` looks the halt up at every trigger, and keeps the state that the progress shows.
 
 A halt has a boundary for each partition. The query that owns the partition stops at the boundary and stays a member. A
 stopped query leaves when the group has committed every boundary, so that no partition moves while others are read.
@@ -147,7 +146,7 @@ class Standstill:
         return True
 
     def obey(self, positions: Mapping[TopicPartition, int], members: Mapping[TopicPartition, str]) -> None:
-        """Report to the commands that this query obeys the halt, if all records before the positions are committed.
+        """If all records before the positions are committed, report to the commands that this query obeys the halt.
 
         Args:
             positions: The next offset to read of each partition of the query.

@@ -34,9 +34,9 @@ class BatchBounds:
     Attributes:
         starts: The first offset of each partition.
         ends: The offset after the last record.
-        late_starts: The partitions whose start `earliest` each action looks up, in a batch without a group.
-        late_ends: The partitions whose end `latest` each action looks up, in a batch without a group.
-        leaderless: The late partitions that have no leader. Both offsets are 0, and the tasks wait for a leader.
+        late_starts: In a batch without a group, the partitions whose start is `earliest`, which each action looks up.
+        late_ends: In a batch without a group, the partitions whose end is `latest`, which each action looks up.
+        leaderless: The late partitions without a leader: their starts and ends are 0, and the tasks wait for a leader.
         epochs: The epoch of the leader that has returned each end, if known and the end is not late.
     """
 
@@ -119,7 +119,7 @@ def look_up(
         cluster: Looks the offsets up.
         options: The query's options.
         bounds: The bounds. A time after the last record resolves to the latest offset.
-        matches: Whether `startingOffsetsByTimestampStrategy` can make a time after the last record an error.
+        matches: Whether a time after the last record is an error if `startingOffsetsByTimestampStrategy` is `error`.
 
     Raises:
         InvalidConfigurationError: A time has no record.
@@ -297,7 +297,7 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
 
     A commit in such a topic would give the new topic the deleted topic's offset, so the next reader would leave records
     out. A coordinator that compares topic ids refuses all topics of such a transaction, with the same error as for a
-    topic that it does not know yet. So metadata are requested; see docs/design/transactions.md.
+    topic that it does not know yet. So the current topic ids are looked up first; see docs/design/transactions.md.
 
     Raises:
         DataLossError: A topic was deleted or created again, and `failOnDataLoss` is set.

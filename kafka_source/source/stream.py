@@ -142,7 +142,7 @@ class _StreamReader(DataSourceStreamReader):
 
 @short_errors
 class StreamReaderSpark40(_StreamReader):
-    """The stream reader for Spark 4.0 and 4.1, which give neither start nor limits, so limits always apply."""
+    """The stream reader for Spark 4.0 and 4.1, which pass no start and no limits: the options' limits apply."""
 
     _last_end: dict[str, Any] | None = None
 

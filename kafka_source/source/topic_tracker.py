@@ -28,7 +28,7 @@ class CheckedStart:
 
     Attributes:
         start: The start offset without lost topics.
-        newly_lost: The topics whose loss no earlier check has reported. Their offsets are invalid.
+        newly_lost: The topics whose loss no earlier check has reported. These topics' offsets are invalid.
     """
 
     start: StreamOffset
@@ -115,7 +115,7 @@ class TopicTracker:
         return CheckedStart(start.without(lost) if lost else start, frozenset(newly_lost))
 
     def lost_from(self, end: StreamOffset) -> set[str]:
-        """Return the lost topics that `end` has with their previous ids. Their offsets must not be committed."""
+        """Return the topics that `end` has with the ids of deleted topics; their offsets must not be committed."""
         return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
 
     def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:

@@ -246,7 +246,7 @@ class Trigger:
     def _commits_before_first(self, scope: Scope) -> bool:
         """Commit offsets that the last commit before a restart may have missed; return whether the slots are unchanged.
 
-        Nothing is committed before the checkpoint was compared with the group.
+        The first commit follows the comparison of the checkpoint with the group.
         """
         self._owner.finish(self._positions.current_ends(scope.start))
         return self._owner.rejoin_if_due().joins == scope.owned.joins
@@ -295,7 +295,7 @@ class Trigger:
         """Commit everything before `end` now, whatever the commit policy is; see `Offsets.commit` for `has_looked`.
 
         Raises:
-            FencedError: The group has removed this member, or another member has a partition. Nothing is committed.
+            FencedError: The group has removed this member or given a partition to another member; nothing is committed.
             UnknownTopicError: A topic was deleted, or the caller has not compared the topics; nothing is committed.
             KafkaGroupError: The commit has failed. `UnknownOutcomeError`: it may have succeeded.
         """
@@ -438,7 +438,7 @@ class Trigger:
 
         Raises:
             DataLossError: The options no longer select a partition of the checkpoint, and `failOnDataLoss` is set. Or
-                they select none of them, and `strict` is set.
+                the options select no partition of the checkpoint, and `strict` is set.
         """
         if self._selects_all_of_checkpoint:
             return

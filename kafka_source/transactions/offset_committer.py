@@ -3,7 +3,7 @@
 The offsets of a commit become the group's offsets together or not at all. The group decides about commits: its
 coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
 one transactional id: no offset of an earlier commit is written after a later commit. Attempts of a task are one member:
-each attempt takes the id when it has read its records, and commits nothing that the group has already.
+each attempt initialises the transactional id after it has read its records, and skips committed offsets.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     So a group has at most as many ids as partitions, and a query that is alone in the group has one id. If tasks or a
     sink commit, the driver has another id, which ends in `-driver`.
 
-    The id starts with the name of the group, so that a prefixed ACL covers it. It ends in a hash. Without the hash,
+    The id starts with the name of the group, so that a prefixed ACL covers it. The id ends in a hash. Without the hash,
     group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
 
     Args:
@@ -92,7 +92,7 @@ def commits_plainly_after(error: InvalidConfigurationError, group: str, transact
     Args:
         error: The outcome of a commit in a transaction.
         group: `group.id`.
-        transactional: The option `commit.transactional`; None: not set. If it is true, the error ends the query.
+        transactional: The option `commit.transactional`; None: not set. If true, the error ends the query.
     """
     if transactional is not None or error.code not in _NO_TRANSACTIONS:
         return False
@@ -122,7 +122,7 @@ class TransactionalCommitter:
     """Commits a group's offsets in transactions of one transactional id; for one thread at a time.
 
     All committers of a process that have the same settings share one client, whose `client.id` ends in `-commit`. The
-    members have another client, because an unanswered heartbeat closes its connection.
+    members have another client, because an unanswered heartbeat closes the client's connection.
 
     Args:
         settings: The settings of the Kafka clients.
@@ -130,10 +130,10 @@ class TransactionalCommitter:
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its attempts.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
-        attempt: `group.requests.fetch_entries`, for a committer that commits once, as one attempt of a task. Offsets of
-            earlier attempts and of later micro-batches stay, because an abandoned attempt may commit late. None: any
-            other committer. It takes the next epoch as soon as a transaction has ended, unless the coordinator returns
-            the epoch at the transaction's end (KIP-890's second protocol).
+        attempt: `group.requests.fetch_entries`, for a committer that commits once, as one attempt of a task. It never
+            replaces offsets of earlier attempts or of later micro-batches. None: any other committer, which takes the
+            next epoch as soon as a transaction has ended, unless the coordinator returns the epoch at the transaction's
+            end (KIP-890's second protocol).
     """
 
     def __init__(
@@ -169,21 +169,21 @@ class TransactionalCommitter:
                 them.
 
         Raises:
-            ValueError: The member has not joined. The broker would check nothing, even in a group with members.
+            ValueError: The member has not joined. A broker would accept its commit, even in a group with members.
             FencedError: The member is no longer in the group.
             UnknownTopicError: A topic was deleted; nothing is committed.
             UnknownOutcomeError: The coordinator did not report in time whether the transaction is committed; the
                 group's committed offsets show the outcome.
             AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
             InvalidConfigurationError: The brokers have named no transaction coordinator for `coordinator_seconds`.
-            KafkaGroupError: Any other category; a retriable error was retried for `timeout` seconds.
+            KafkaGroupError: An error of any other category; a retriable error was retried for `timeout` seconds.
         """
         groups = []
         for credentials, offsets in parts:
             if not offsets:
                 continue
             if not credentials.member_id or credentials.generation < 0:
-                raise ValueError(f"member of group {credentials.group} has not joined: commits must be fenced")
+                raise ValueError(f"member of group {credentials.group} must join the group before it commits")
             groups.append(GroupOffsets(credentials, {tp: _full(offset) for tp, offset in offsets.items()}))
         if groups:
             self._client.run(self._commit(groups, Deadline(self._timeout), has_looked=has_looked))
@@ -246,7 +246,7 @@ class TransactionalCommitter:
         }
         if not passed:
             return group
-        log.info("commit group=%s without %s: they are committed", name, format_partitions(sorted(passed)))
+        log.info("commit group=%s without %s, which are committed already", name, format_partitions(sorted(passed)))
         return replace(group, offsets={tp: entry for tp, entry in offsets.items() if tp not in passed})
 
     def _set_ready(self, transaction: OpenTransaction) -> None:

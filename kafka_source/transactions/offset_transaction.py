@@ -90,7 +90,7 @@ async def commit_in(
 
     Args:
         client: The client of the groups' cluster.
-        transaction: From `initialise`; one epoch is for one transaction.
+        transaction: A transaction from `initialise`, used once.
         groups: The offsets, by group.
         deadline: The time limit; the abort after an error may take longer.
         before_commit: Work that must succeed before the commit; it begins when the offsets are added.

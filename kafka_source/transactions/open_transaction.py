@@ -1,7 +1,7 @@
 """One transaction from InitProducerId to EndTxn: its producer epoch, repetitions of requests, and its loss.
 
-One epoch is for one transaction. Before KIP-890 a producer may keep its epoch for the next transaction. A commit or
-abort request that the network delivers late can then end the next, half-written transaction. `initialise` raises the
+Here each transaction has its own epoch. Before KIP-890 a producer may keep its epoch for the next transaction. A commit
+or abort request that the network delivers late can then end the next, half-written transaction. `initialise` raises the
 epoch, so a coordinator refuses every request of an earlier transaction. In KIP-890's second protocol EndTxn raises the
 epoch.
 """
@@ -85,7 +85,7 @@ async def initialise(
 ) -> OpenTransaction:
     """Take a transactional id, and return the id's next transaction, which begins with its first request.
 
-    Earlier owners of the id are fenced. Before it answers, the coordinator aborts an open transaction, and finishes a
+    Earlier owners of the id are fenced. Before the coordinator answers, it aborts an open transaction, and finishes a
     transaction that is being committed.
 
     Args:
@@ -95,8 +95,8 @@ async def initialise(
         deadline: The time limit for all tries.
         ended: The id's last transaction that the caller knows. If the id has a later transaction now, the id is not
             taken, and `is_gone` is true of the error (KIP-360). If the later transaction is open, the coordinator
-            aborts it. If the transaction after `ended` is the id's last and is not open, the response has its epoch, as
-            for a repeated request.
+            aborts it. If the transaction after `ended` is the id's last and is not open, the response has that
+            transaction's epoch, as for a repeated request.
         once: Do not repeat an unanswered request. The coordinator may handle the unanswered request at any later time,
             and would then end the transaction of the repeated request.
 

@@ -2,8 +2,8 @@
 
 librdkafka keeps its producer epoch over `commit_transaction(); begin_transaction()`. So a commit or abort request that
 the network delivers twice can end the next, half-written transaction (KIP-890). If every transaction has its own epoch,
-the late request is harmless. librdkafka has no second `init_transactions` on a producer, so each transaction takes a
-new producer, which is made ready in the background after the previous transaction.
+such a request is harmless. librdkafka has no second `init_transactions` on a producer, so each transaction takes a new
+producer, which is made ready in the background after the previous transaction.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TransactionalProducers:
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
     """Return the cause of the failed transaction if `error` is its consequence, else `error`. Not for callbacks.
 
-    librdkafka keeps the cause until the transaction is aborted, and raises it when another transaction begins.
+    Until the transaction is aborted, `begin_transaction` raises the cause, which librdkafka keeps.
     """
     if error.code() not in _CONSEQUENCES:
         return error
@@ -157,8 +157,8 @@ class _Preparation:
     def _connect(self, producer: Producer) -> None:
         """Connect to a broker before the lookup of the coordinator.
 
-        librdkafka drops its bootstrap connection with the first metadata, and a lookup of the coordinator at that
-        moment is retried only after 500 ms. The second request here goes over a broker's own connection.
+        librdkafka drops its bootstrap connection when the first metadata arrive, and a lookup of the coordinator at
+        that moment is retried only after 500 ms. The second request here goes over a broker's own connection.
         """
         for _ in range(2):
             with contextlib.suppress(KafkaException):

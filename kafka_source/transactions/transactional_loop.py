@@ -200,7 +200,7 @@ def run_transaction(
         work: Produces and sends offsets; called once for each attempt.
         timeout: Seconds for all attempts together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
-        repeatable: Whether the work may be committed twice without harm, as absolute offsets may. If so, the work is
+        repeatable: Whether the work may be committed twice without harm, as absolute offsets may. If true, the work is
             also done again after a commit of unknown outcome or a failure of the producer, unless the producer was
             fenced.
 

@@ -103,7 +103,7 @@ class _Bad:
     why: str
 
     def reason(self, column: DecodedColumn) -> str:
-        """Return the reason, in words for the whole record."""
+        """Return why the record is bad."""
         if self.schema_id is not None:
             whose = "its" if column == "value" else "its key's"
             return f"{whose} schema id is {self.schema_id}; {self.why}"

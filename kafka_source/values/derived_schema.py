@@ -52,7 +52,7 @@ def avro_schema(kind: pa.DataType) -> str:
     """Return the Avro schema of a column of this type, as JSON.
 
     Args:
-        kind: The type; timestamps in UTC only.
+        kind: The type; its timestamps must be in UTC.
 
     Raises:
         InvalidConfigurationError: Avro has no such type, or refuses the name of a field; the error names the path.

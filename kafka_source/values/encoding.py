@@ -38,7 +38,7 @@ def encode(values: pa.Array, topics: pa.Array | str | None, encoding: ColumnEnco
 
     Args:
         values: The column.
-        topics: The topic of each row, or of all rows, for errors.
+        topics: The topic of each row, or one topic for all rows; errors name it.
         encoding: The encoding.
 
     Raises:

@@ -33,8 +33,8 @@ class UnfitError(ValueError):
 
     Args:
         path: The names of the fields that lead to the part at fault.
-        has: The type of the column there.
-        allows: The types that the schema allows there.
+        has: The type of this part of the column.
+        allows: The types that the schema allows for this part.
     """
 
     def __init__(self, path: tuple[str, ...], has: str, allows: str) -> None:

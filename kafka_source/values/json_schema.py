@@ -45,7 +45,7 @@ class _Object:
 
     Attributes:
         fields: Its fields, in their order.
-        others: The type of other fields, used if no field is named; null: no other fields.
+        others: The type of unnamed fields, used if the schema names no field; null: no unnamed fields.
     """
 
     fields: Mapping[str, _Node] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Documents:
             elif isinstance(part, list) and key.isdecimal() and int(key) < len(part):
                 part = part[int(key)]
             else:
-                raise SchemaError(f"it refers to {reference}, which is not there")
+                raise SchemaError(f"it refers to {reference}, which does not exist")
         if fragment and not fragment.startswith("/"):
             raise SchemaError(
                 f"it refers to {reference}: only references by a path, such as #/$defs/Line, are followed"

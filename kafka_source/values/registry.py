@@ -171,7 +171,7 @@ class _Budget:
     """An amount that is spent and refills with time.
 
     Args:
-        most: The first and the largest amount.
+        most: The amount at the start, which is also the maximum.
         per_second: The refilled amount a second.
     """
 
@@ -248,11 +248,11 @@ class Registry:
     ) -> dict[int | str, RegisteredSchema | Unusable]:
         """Return the schemas that records name, with their references.
 
-        If the registry does not have a schema, the request is repeated, because a producer may have registered the
-        schema with another node. Otherwise good records could be dropped as bad. Earlier waits shorten later waits.
+        If the registry does not have a schema, the request is repeated, so that good records are not dropped as bad: a
+        producer may have registered the schema with another node. Earlier waits shorten later waits.
 
         Args:
-            schema_ids: Their ids, or their GUIDs as texts.
+            schema_ids: The schemas' ids, or their GUIDs as texts.
             patience: The time limit for a schema that was never requested; None: `schema.registry.timeout.ms`.
             read_before: Ids that another process has read from this registry.
 

@@ -1,6 +1,6 @@
 """The schema of a batch that is replayed after a restart, when the column has a newer schema.
 
-As in the first run, its values are resolved to the schema with which the batch was planned, and then to the column's
+As in the first run, values are resolved to the schema with which the batch was planned, and then to the column's
 current schema. So newer fields have their defaults, and all runs of the batch have the same rows.
 """
 

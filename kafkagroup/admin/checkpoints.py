@@ -135,7 +135,7 @@ class Checkpoint:
     def rewrite(self, conf: Mapping[str, str] | None = None) -> Rewrite | None:
         """Return the file that has to change so that kafkagroup continues this checkpoint of Spark's Kafka source.
 
-        None if no file has to change: the checkpoint is kafkagroup's, or the query has finished a batch.
+        None if no file has to change, because the checkpoint is kafkagroup's or the query has finished a batch.
 
         Args:
             conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.

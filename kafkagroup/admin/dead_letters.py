@@ -1,8 +1,8 @@
 """Write dead letters back to the records' topics, one for each record, in transactions that also commit the progress.
 
-The committed offsets of the group `{topic}-redrive` are the progress. A record may have several dead letters, because
-sinks write them at least once. A letter's headers name the record's place (topic, partition, offset). The places of
-redriven letters are kept in memory, about 100 bytes each; a later run reads these places from the topic.
+The progress is stored as committed offsets of the group `{topic}-redrive`. A record may have several dead letters,
+because sinks write them at least once. A letter's headers name the record's place (topic, partition, offset). The
+places of redriven letters are kept in memory, about 100 bytes each; a later run reads these places from the topic.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def redrive(
         FencedError: A later run has begun.
         UnknownOutcomeError: A coordinator has not reported whether a transaction is committed. Run again: the new run
             continues after the committed letters.
-        KafkaGroupError: The brokers do not answer, or refuse.
+        KafkaGroupError: The brokers do not answer, or refuse a request.
     """
     if to == topic:
         raise OptionError("to", to, "a topic other than that of the dead letters")

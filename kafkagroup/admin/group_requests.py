@@ -86,7 +86,7 @@ async def describe_group(client: KafkaClient, group: str, deadline: Deadline) ->
             # The group has formed since the first request.
             found = await _of_either_protocol(client, group, deadline)
         elif other is not None and other.state != DEAD:
-            raise InvalidConfigurationError(f"Group {group} is a {other.type} group, which no consumers form.")
+            raise InvalidConfigurationError(f"Group {group} is a {other.type} group, whose members are no consumers.")
     if found is None:
         raise unknown_group(group, (one.group for one in await list_groups(client, deadline)))
     return found

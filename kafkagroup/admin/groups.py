@@ -223,8 +223,8 @@ class Groups:
             group: The group id.
             offsets: The new offset of each partition.
             checkpoints_follow: Whether stopped queries with a checkpoint continue at these offsets. If false, such a
-                query continues at its checkpoint's or the group's offset, whichever is higher, as after a commit of
-                another client.
+                query continues at the higher of its checkpoint's and the group's offset, as after another client's
+                commit.
 
         Raises:
             FencedError: The group has members.

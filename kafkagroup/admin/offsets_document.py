@@ -82,7 +82,7 @@ class OffsetsDocument:
 
         Args:
             text: The text, which has no ids of the cluster and of topics to check.
-            group: The group whose offsets to take; None: the only group of the text.
+            group: The group whose offsets are returned; None: the text's only group.
 
         Raises:
             InvalidConfigurationError: The text has another form or no offset of the group. Or `group` is None, and the

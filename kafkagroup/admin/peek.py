@@ -245,7 +245,7 @@ class Peek:
         """Return at most `limit` records, sorted by their timestamps.
 
         Args:
-            start: The position from which on the oldest records are returned. None: return the newest records.
+            start: The position of the first record to return. None: return the newest records.
             limit: The maximum number of records.
 
         Raises:

@@ -60,7 +60,7 @@ def _origin(hint: Hint) -> object:
 
 
 def optional(hint: Hint) -> tuple[Hint, bool]:
-    """Return a hint without None, and whether it had None."""
+    """Return a type hint without its None, and whether it had None."""
     if _origin(hint) in (Union, types.UnionType):
         others = [one for one in get_args(hint) if one is not type(None)]
         if len(others) == 1:
@@ -219,7 +219,7 @@ class MemberDescription:
         assigned_data: The user data of the member's assignment; None: no user data.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
         revoking: Partitions that the brokers have revoked, but that the member has not released yet (KIP-848). Brokers
-            before 4.3 do not return them (KAFKA-20431).
+            before 4.3 return none (KAFKA-20431).
         awaiting: Partitions that the brokers assign to the member, but that it does not own yet (KIP-848): another
             member must release them first, or the member's next heartbeat is due.
         rate: Offsets a second that the member commits, between two samples; None: not requested, or unknown.

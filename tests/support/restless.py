@@ -222,7 +222,7 @@ class Spark(Reader):
         """
         plans = self._plans()
         lines = app.log.read_text(errors="replace").splitlines()
-        told = sum("nothing is committed until then" in line for line in lines)
+        told = sum("nothing is committed until the rejoin" in line for line in lines)
         if told > self._told:
             self.removals += told - self._told
             batches = [ranges for number, ranges in plans.items() if number >= self._checked]

@@ -5,12 +5,12 @@ The steps of a batch, and the effect of a crash after each of them:
 1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. It
    commits the transactions that an earlier driver decided and did not finish, and aborts transactions that no decision
    names. After a crash no task has begun.
-2. Each task writes in a transaction of its own, flushes, and leaves the transaction open. After a crash no reader sees
-   the records. Step 5, or step 1 of the next batch, aborts the transaction of a killed attempt.
+2. Each task writes in a transaction of its own, flushes, and leaves the transaction open. After a crash the records
+   stay invisible to readers. Step 5, or step 1 of the next batch, aborts the transaction of a killed attempt.
 3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
    transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
-   commit point. Before this point no record of the batch can become visible. Later all records become visible, unless a
-   transaction exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
+   commit point. Before this point no record of the batch can become visible. After this point all records become
+   visible, unless a transaction exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
 4. The driver commits each transaction and waits until the records are visible. After a crash the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
    commit of a transaction like the first commit.
@@ -137,7 +137,7 @@ class DriverEpoch:
 
     @property
     def in_message(self) -> DriverEpoch:
-        """The epoch for a commit message; the driver looks up lost transactions again."""
+        """The epoch without `lost`, for a commit message; the driver looks up lost transactions again."""
         return replace(self, lost=0)
 
     def has_lost(self, task: int) -> bool:
@@ -207,11 +207,11 @@ class TwoPhaseCommit:
         """Commit a batch: all of its transactions become visible or, after an error before the decision, none of them.
 
         Args:
-            epoch: From `begin` of this batch.
+            epoch: The epoch that `begin` returned for this batch.
             batch: The prepared transactions.
             deadline: Limit for the whole call.
-            renew: Given the group's error and the refused generations and member ids, returns the sources' offsets with
-                other credentials, or raises the error. None: a refusal ends the batch with the error.
+            renew: Called with the group's error and the refused generations and member ids; returns the sources'
+                offsets with other credentials, or raises the error. None: a refusal ends the batch with the error.
 
         Raises:
             LostTransactionsError: A transaction exceeded kafka.transaction.timeout.ms, or another query uses the
@@ -338,7 +338,7 @@ class TwoPhaseCommit:
     ) -> OpenTransaction:
         """Initialise one of the driver's transactional ids, and so fence every other driver that holds the id.
 
-        With `ended`, the id's last transaction, fence no driver; raise FencedError if another driver has begun a batch.
+        With `ended` (the id's last transaction), raise FencedError instead if another driver has begun a batch.
         """
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
@@ -351,7 +351,7 @@ class TwoPhaseCommit:
         """Raise an error if another driver has begun a batch after this driver.
 
         The other driver has committed the transactions of the last decision, and its tasks have initialised their ids
-        again, so this driver cannot distinguish committed from lost transactions. The other driver reports a loss.
+        again, so this driver cannot distinguish committed from lost transactions. The other driver reports any loss.
         """
         if not await self._is_current(driver, deadline):
             raise FencedError(
@@ -426,8 +426,8 @@ class TwoPhaseCommit:
     ) -> None:
         """Raise an error if transactions may time out between the decision and their commit.
 
-        The decision's own transaction has begun after `began` (time.monotonic()), so its start shows the time of the
-        coordinators' clocks. The process may have been suspended since.
+        The start time of the decision's own transaction, which began after `began`, gives the coordinator's clock. The
+        process may have been suspended since.
         """
         decision = await describe(self._client, epoch.driver.transactional_id, deadline)
         now_ms = decision.started_ms + int((time.monotonic() - began) * 1000)

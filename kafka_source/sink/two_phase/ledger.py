@@ -3,15 +3,15 @@
 The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
 offset is the decision's number, the metadata is its text. A text too long for one offset's metadata continues in the
 groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. The offsets of a topic's partitions
-are deleted with the topic, so a decision is committed for a partition of each of several topics. All parts are
-committed in one transaction of `{prefix}-driver`, so a replaced driver cannot decide, and the source's offsets can be
-in the same transaction.
+are deleted with the topic, so each decision is committed at partitions of several topics. All parts are committed in
+one transaction of `{prefix}-driver`, so a replaced driver cannot decide, and the source's offsets can be in the same
+transaction.
 
 When all transactions of a decision are committed, its number is committed as an offset of a second group,
 `{prefix}-finished`. The commit's transactional id has the same name, so a replaced driver cannot commit this number.
 Brokers keep both groups for `offsets.retention.minutes` (7 days) after their last commit.
 
-Numbers begin beyond the end of any log (`commits.side_groups`).
+Decisions' numbers begin beyond the end of any log (`commits.side_groups`).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Ledger:
         return await self._client.retrying(read, deadline)
 
     async def shows(self, decision: Decision, deadline: Deadline) -> bool:
-        """Return whether fetches show a decision whose transaction has been committed.
+        """Return whether OffsetFetch returns a decision whose transaction has been committed.
 
         If the only broker is killed, it may lose the marker of that transaction; the next transaction of the same id
         writes the marker. Until the marker is written, a fetch of all offsets omits partitions without an earlier
@@ -273,7 +273,7 @@ def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], t
 
 def _transaction(transactional_id: str, producer_id: int, epoch: int, records: int, protocol: int) -> OpenTransaction:
     if protocol not in (_FIRST, _SECOND):
-        raise ValueError("a protocol of transactions that this release does not have")
+        raise ValueError("a transaction protocol that this release does not have")
     return OpenTransaction(transactional_id, producer_id, epoch, records, second_protocol=protocol == _SECOND)
 
 

@@ -136,11 +136,11 @@ def _initialised(
 
 
 async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> str:
-    """Take turns until a turn has an unused id, and return this id.
+    """Return a transactional id that no other attempt uses.
 
-    InitProducerId on an id in use would end its holder's transaction. But on an id that never has a transaction
-    (`turns`), InitProducerId numbers its callers by epochs. So simultaneous attempts get different ids, even attempts
-    of a repeated stage, which Spark numbers from 0 again.
+    InitProducerId on an id in use would end its holder's transaction. But the id `turns` never has a transaction:
+    there, InitProducerId numbers its callers by epochs. So simultaneous attempts get different ids, even attempts of a
+    repeated stage, which Spark numbers from 0 again.
 
     Raises:
         FencedError: The batch has ended. Without this check, the id of a committed transaction could look unused.
@@ -179,8 +179,7 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 
     Spark commits a batch in its checkpoint after the sink's decision and before the next batch begins, so a replay is
     always the last decided batch. An earlier batch means that the checkpoint was put back, for example from a backup.
-    From such a checkpoint Spark plans batches with other records, and the sink would drop every batch up to the decided
-    batch as a replay.
+    Spark would then plan batches with other records, and the sink would drop these batches as replays.
     """
     last = epoch.last
     if last is None or last.query != task.query or task.batch >= last.batch:

@@ -2,9 +2,9 @@
 
 A coordinator answers a commit when its own log has the commit, and then sends the markers to the partitions. If the
 coordinator is killed before it sends the markers, it should send them after its restart. In a cluster of one broker,
-the coordinator did not send them in 3 of 7 attempts (Kafka 4.3.1). Without the markers, the last stable offset never
-passes the records of the committed transaction. So this module looks up open transactions at the partitions' leaders
-(DescribeProducers). The last stable offset is no proof, because another producer's transaction may delay it too.
+the coordinator did not send the markers in 3 of 7 attempts (Kafka 4.3.1). Without the markers, the last stable offset
+never passes the records of the committed transaction. So this module looks up open transactions at the partitions'
+leaders (DescribeProducers). The last stable offset is no proof, because another producer's transaction may delay it.
 
 `kafkagroup transactions repair` writes lost markers.
 """
@@ -44,7 +44,7 @@ async def wait_until_visible(
     partitions: Iterable[TopicPartition],
     deadline: Deadline,
 ) -> None:
-    """Wait until no partition holds one of the transactions open.
+    """Wait until the transactions have ended in all of these partitions.
 
     If the user lacks READ on a topic, which the request needs, log a warning and return. Deleted topics are ignored.
 

@@ -123,7 +123,7 @@ def nested(levels):
     [
         ({"type": "record", "fields": []}, "nothing about the type"),
         ({"$ref": "line.json"}, r"line\.json, which is none of its references"),
-        ({"$ref": "#/$defs/Line"}, "#/\\$defs/Line, which is not there"),
+        ({"$ref": "#/$defs/Line"}, "#/\\$defs/Line, which does not exist"),
         ({"$ref": "#Line"}, "only references by a path"),
         (doubled(40), "more than 20000 parts"),
         (nested(70), "nested more than 64 deep"),
