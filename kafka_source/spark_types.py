@@ -51,7 +51,7 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """Return Spark's type for a type of the kernel."""
+    """Return Spark's type for an Arrow type that the native kernel decodes to."""
     if pa.types.is_struct(kind):
         return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in kind])
     if pa.types.is_list(kind):

@@ -3,8 +3,8 @@
     spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", "…").option("subscribe", "orders") \
         .option("kafka.group.id", "billing").load()
 
-The public API is `__all__` here and in the modules that docs/public-api.md lists. That page lists the provisional names
-too. Everything else is internal, including `kafka_source`, the connector that Spark runs.
+The public API is `__all__` here and in the modules that docs/public-api.md lists. docs/public-api.md also lists the
+provisional names. Everything else is internal, including `kafka_source`, the connector that Spark runs.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.

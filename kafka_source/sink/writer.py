@@ -106,7 +106,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return self._write_arrow(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit in the driver after all tasks are done. This makes an exactly-once write visible."""
+        """Commit in the driver after all tasks are done. The commit makes an exactly-once write visible."""
         records = self._commit(messages)
         log.info("write records=%d", records)
 
@@ -120,7 +120,7 @@ class _StreamWriter(_Writer, DataSourceStreamWriter):
     """The common part of both kinds of stream writers."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit in the driver after all tasks are done. This makes an exactly-once micro-batch visible."""
+        """Commit in the driver after all tasks are done. The commit makes an exactly-once micro-batch visible."""
         records = self._commit(messages)
         log.info("write batch=%d records=%d", batchId, records)
 

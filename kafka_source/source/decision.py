@@ -103,8 +103,7 @@ class Rules:
         asks_group: Whether the group's offset counts even if a position is known: at a start, and after a rebalance.
         replays: Whether a query with an older checkpoint reads its committed records again; else it follows the group.
         is_output: Whether the group's offset matches the output, so that no record below this offset is read again.
-        moves_to_first: Whether a position below the log's first offset moves up to it; if not, the task detects the
-        loss.
+        moves_to_first: Whether a position below the log's first offset moves to it; if not, the task detects the loss.
         fails_on_loss: `failOnDataLoss`.
         patience_seconds: The time for which a leader may be behind (`data.loss.patience.ms`).
     """

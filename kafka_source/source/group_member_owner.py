@@ -265,7 +265,7 @@ def _membership_of(
 
 
 def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> OwnedPartitions:
-    """Return the partitions of which the slots have the first copy, or with `all_copies` any copy."""
+    """Return the partitions whose first copy (with `all_copies`: any copy) the slots have."""
     found: dict[TopicPartition, list[tuple[int, int]]] = {}
     ids: dict[TopicPartition, str] = {}
     for slot in assignment.slots:

@@ -1,8 +1,7 @@
 """Make the tasks of a stream's micro-batches and of their replays, in Spark's driver.
 
 Spark keeps one reader in a long-lived process of the driver. At every trigger, when the last batch is durable, the
-reader calls `MicroBatches.next`. This call commits the last batch, rejoins if a rebalance is due, and plans the next
-batch.
+reader calls `MicroBatches.next`, which commits the last batch, rejoins if a rebalance is due, and plans the next batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The owners of a query's partitions and offsets.
 
-The readers use only `PartitionOwner`. Its subclasses are `Standalone` without a group, `StaticPartitions` for `assign`
-with a group, and `GroupMemberOwner` (`group_member_owner`) for members of a group.
+The readers use only `PartitionOwner`. The subclasses of `PartitionOwner` are `Standalone` without a group,
+`StaticPartitions` for `assign` with a group, and `GroupMemberOwner` (`group_member_owner`) for members of a group.
 """
 
 from __future__ import annotations

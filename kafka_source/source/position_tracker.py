@@ -361,7 +361,7 @@ class PositionTracker:
             self._resolved_join = scope.owned.joins
 
     def _report_start(self, case: _Case) -> None:
-        """Log where the query continues at the group's offsets, and commit the starts of the other partitions."""
+        """Log the partitions that continue at the group's offsets; commit the starts of all other partitions."""
         facts, start, options = case.facts, case.scope.start, self._options
         entries = [one.group.entry for one in facts.values() if one.group is not None and one.group.entry is not None]
         begun = {tp: one.start for tp, one in facts.items() if one.start is not None}

@@ -26,7 +26,7 @@ class _Partition:
         in_flight: The end of a planned micro-batch, until this driver knows that the end is committed.
         committed: The group's offset, if this driver has committed or compared it; None: unknown.
         committed_at: The time at which this driver committed or compared that offset.
-        is_ignored: Whether the group's offset, as last looked up, is of another topic of this name.
+        is_ignored: Whether the last looked-up offset of the group is of another topic of this name.
     """
 
     known: Known = field(default_factory=Known)
@@ -191,7 +191,7 @@ class Positions:
         return {tp: entry for tp, entry in committed.items() if not self._get(tp).is_ignored}
 
     def ignored(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions where the group's offset, as last looked up, is of another topic of this name."""
+        """Return the partitions where the last looked-up offset of the group is of another topic of this name."""
         return frozenset(tp for tp in partitions if self._get(tp).is_ignored)
 
     def is_of_new_topic(self, tp: TopicPartition, entry: CommitOffset) -> bool:
@@ -230,8 +230,8 @@ class Positions:
     ) -> dict[TopicPartition, int]:
         """Return the offsets of `missing` that do not set the group back.
 
-        Another application may have read on before the partitions came back, or the group was rewound while this
-        micro-batch was read. In both cases the missing offset counts as committed, and the group keeps its own offset.
+        A missing offset that is left out counts as committed, and the group keeps its own offset: another application
+        has read on, or the group was rewound while this micro-batch was read.
 
         Args:
             missing: The offsets that the group is not known to have.

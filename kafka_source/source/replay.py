@@ -4,7 +4,7 @@ The commit policy (`commits`) decides which ranges a replay of kafkagroup's own 
 
 A batch of Spark's own Kafka source is planned again. Spark's offset has the end of a batch, and the previous offset has
 the batch's start. The first batch's start is in the checkpoint's file `sources/0/0`, but Spark does not give a Python
-source the location of the checkpoint. So this start is resolved from the options, or a command imports it.
+source the location of the checkpoint. So the options or a command have to give the first batch's start.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ if HAS_READ_LIMITS:
             self._batches().stop_at_latest()
 
         def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-            """Return the latest offsets as last looked up; None before the first trigger."""
+            """Return the latest offsets of the last lookup; None before the first trigger."""
             return self._batches().latest() or None
 
 

@@ -374,7 +374,7 @@ class Trigger:
             self._admission.stop_at(latest, leaderless)
 
     def latest(self) -> dict[str, dict[str, int]]:
-        """Return the latest offsets as last looked up, by topic and partition, for the query's progress."""
+        """Return the latest offsets of the last lookup, by topic and partition, for the query's progress."""
         report: dict[str, dict[str, int]] = {}
         for tp, offset in sorted(self._latest.items()):
             report.setdefault(tp.topic, {})[str(tp.partition)] = offset

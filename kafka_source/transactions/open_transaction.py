@@ -190,7 +190,7 @@ async def end(
 
     Raises:
         UnknownOutcomeError: The commit was sent, and the coordinator did not report its outcome in time.
-        KafkaGroupError: If `is_gone` is true of the error, the transaction no longer exists, or has the other outcome.
+        KafkaGroupError: If `is_gone(error)`, the transaction no longer exists, or ended with the opposite outcome.
     """
     name = transaction.transactional_id
     what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
@@ -238,5 +238,5 @@ async def end(
 
 
 def is_gone(error: KafkaGroupError) -> bool:
-    """Return whether a coordinator reports that a transaction no longer exists, or has the other outcome."""
+    """Return whether a coordinator reports that a transaction no longer exists, or ended with the opposite outcome."""
     return error.code in _GONE

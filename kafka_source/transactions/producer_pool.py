@@ -88,7 +88,7 @@ class TransactionalProducers:
             self.prepare()
 
     def close(self) -> None:
-        """Drop the prepared producer. It has no open transaction, so nothing needs to be aborted."""
+        """Drop the prepared producer, which has no open transaction to abort."""
         with self._lock:
             self._next, self._closed = None, True
 

@@ -264,7 +264,7 @@ class _Decoder:
         return pa.array(Retyped(column, self._type)), bad
 
     def _learn(self, raw: pa.Array, patience: float | None) -> tuple[dict[int, str], int]:
-        """Add the writer schemas that the kernel does not know.
+        """Add the writer schemas that the native kernel does not know.
 
         Returns:
             The reason for each unusable schema, and the number of rows whose schemas fit into the kernel.
@@ -292,7 +292,7 @@ class _Decoder:
         return problems | self._unreadable, rows
 
     def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
-        """Add a writer schema to the kernel, and return why it cannot be used; None: it can be used."""
+        """Add a writer schema to the native kernel, and return why it cannot be used; None: it can be used."""
         reader = self._decoding.reader
         found = writer.check(reader.format)
         if isinstance(found, Unusable):

@@ -82,7 +82,7 @@ class ReaderSchema:
     def decoder(
         self, *, framing: str, wanted: pa.DataType | None = None, max_decoded_bytes: int = DEFAULT_DECODED_BYTES
     ) -> AvroDecoder | ProtobufDecoder | JsonDecoder:
-        """Return a decoder of the kernel.
+        """Return a decoder of the native kernel.
 
         Args:
             framing: The bytes before a value.

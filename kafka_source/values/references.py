@@ -50,7 +50,7 @@ class _Inliner:
         self._types, self._defined, self._written = types, set[str](), set[str]()
 
     def type_of(self, node: Any, namespace: str) -> Any:
-        """Return a type with full names, as it is used within a namespace."""
+        """Return a type within a namespace, with the definition of each named type at its first use."""
         if isinstance(node, str):
             return self._named(node, namespace)
         if isinstance(node, list):

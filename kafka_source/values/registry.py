@@ -122,7 +122,7 @@ class _Request:
     """A request for a schema.
 
     Attributes:
-        path: Its path and query.
+        path: The path and the query of its URL.
         what: The schema in words, for errors.
         verb: The registry's action, for errors.
         body: The posted body; None: a GET.
@@ -366,7 +366,7 @@ class Registry:
         """Register a schema, if the registry does not have it, and return its id.
 
         Args:
-            subject: The subject of which the schema becomes a version.
+            subject: The subject that gets the schema as a version.
             text: The schema.
             kind: The type of the schema: AVRO, PROTOBUF or JSON.
 

@@ -55,7 +55,7 @@ class WriterSchema:
         return f"the schema of option {self.column}.{'descriptor.file' if is_file else 'schema'}"
 
     def encoder(self) -> AvroEncoder | ProtobufEncoder | JsonEncoder:
-        """Return an encoder of the kernel.
+        """Return an encoder of the native kernel.
 
         Raises:
             InvalidConfigurationError: The schema is not valid.

@@ -139,7 +139,7 @@ class Groups:
         Args:
             group: The group id.
             partitions: Further partitions to include.
-            topics: Topics of which to include all partitions, for example a topic that the group has not read yet.
+            topics: Topics whose partitions are all included, for example a topic that the group has not read yet.
 
         Raises:
             UnknownGroupError: The group does not exist, and neither partitions nor topics are given.
@@ -192,7 +192,7 @@ class Groups:
             group: The group id; it need not exist.
             target: Where the group continues, see `kafka_source.model.rewind_target`.
             partitions: The partitions to move.
-            topics: Topics of which to move all partitions. Without `partitions` and `topics`, the target's partitions
+            topics: Topics whose partitions are all moved. Without `partitions` and `topics`, the target's partitions
                 are moved. If the target names no partitions, all partitions with a committed offset are moved.
 
         Raises:
@@ -366,7 +366,7 @@ class Groups:
         Args:
             group: The group id.
             partitions: The partitions.
-            topics: Topics of which to delete all offsets.
+            topics: Topics whose offsets are all deleted.
             dry_run: Only check that the group has offsets of the topics.
 
         Raises:

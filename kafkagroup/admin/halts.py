@@ -159,7 +159,7 @@ def stop(
 
 
 def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: float = 330.0) -> Halted:
-    """Wait until a group is at its boundaries, and a stopped group has no queries; return the group's state.
+    """Wait until a group is at its boundaries and, if stopped, has no queries; return the group's state.
 
     With hourly triggers the wait may take two hours: one trigger reads the rest, and the next commits the offsets.
 
@@ -267,9 +267,9 @@ def _check_members(group: Group, kind: HaltKind) -> None:
     if others:
         names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in others], _MAX_NAMED)
         raise InvalidConfigurationError(
-            f"Group {group.group} has members of other clients, which ignore a {kind.value}: {names}. They would "
-            "continue to read, even the partitions that queries leave. Stop these members first, or allow them with "
-            "--others-go-on (others_go_on=True)."
+            f"Group {group.group} has members of other clients, which ignore a {kind.value}: {names}. These "
+            "members would continue to read, even the partitions that queries leave. Stop these members first, or allow "
+            "them with --others-go-on (others_go_on=True)."
         )
 
 

@@ -2,21 +2,21 @@
 
 The steps of a batch, and the effect of a crash after each of them:
 
-1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. It
-   commits the transactions that an earlier driver decided and did not finish, and aborts transactions that no decision
-   names. After a crash no task has begun.
+1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. The
+   driver commits the transactions that an earlier driver decided and did not finish, and aborts transactions that no
+   decision names. After a crash no task has begun.
 2. Each task writes in a transaction of its own, flushes, and leaves the transaction open. After a crash the records
    stay invisible to readers. Step 5, or step 1 of the next batch, aborts the transaction of a killed attempt.
-3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
-   transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
+3. The driver checks that all of these transactions are still open. The driver writes its decision into the ledger, in
+   one transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
    commit point. Before this point no record of the batch can become visible. After this point all records become
    visible, unless a transaction exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
 4. The driver commits each transaction and waits until the records are visible. After a crash the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
    commit of a transaction like the first commit.
-5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
-   fences attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in
-   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every new batch repeats step 4.
+5. The driver records the decision as finished, aborts open transactions of this sink that no decision names, and fences
+   attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in the
+   epoch of step 1, and sends nothing. Until the decision is recorded as finished, every new batch repeats step 4.
 """
 
 from __future__ import annotations
