@@ -1,6 +1,6 @@
 """Named points in the code at which a test can interrupt the process. Without a test these points do nothing.
 
-No setting enables these points. A test enables them inside the process, by `install`.
+No setting enables these points. A test enables the points inside the process, by `install`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from kafka_source.runtime.logs import set_up_logging
 def driver_pid() -> int:
     """Return the id of the driver's JVM, from one of its Python processes.
 
-    The JVM starts these processes itself, or starts Spark's daemon, which forks them (`spark.python.use.daemon`). A
+    The JVM starts Python processes itself, or starts Spark's daemon, which forks them (`spark.python.use.daemon`). A
     forked process has the command line of its parent. Without `/proc` the parent counts as the driver.
     """
     parent = os.getppid()

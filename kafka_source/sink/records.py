@@ -167,7 +167,7 @@ class SinkColumns:
         value: The column `value`; a null is a tombstone.
         key: The column `key`.
         topic: The column `topic`; None if the option `topic` is set, which takes precedence.
-        partition: The column `partition`; for a null the partitioner chooses.
+        partition: The column `partition`; for a null, the partitioner chooses the partition.
         headers: The column `headers`.
     """
 

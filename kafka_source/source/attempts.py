@@ -36,7 +36,7 @@ class Again:
     """An attempt that a trigger has to make again.
 
     Attributes:
-        error: The error with which the query ends when the patience is over.
+        error: The error with which the query ends if no attempt succeeds in this time.
         patience: The time for which the attempt is repeated.
     """
 

@@ -47,7 +47,7 @@ class Known:
         is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had all records before `next` (KIP-320); -1: unknown.
-        checked: The epoch of the last leader whose log is known to have the records before `next` too.
+        checked: The epoch of the newest leader whose log is known to have these records too.
     """
 
     next: int | None = None
@@ -171,7 +171,7 @@ class Decision:
 
     @property
     def doubts_topic(self) -> bool:
-        """Whether the log does not lead to the position, perhaps because the topic was created again."""
+        """Whether the position is not in the log, perhaps because the topic was created again."""
         return self.need is Need.BOUNDS or self.loss is not None
 
 
@@ -312,7 +312,7 @@ def begin(tp: TopicPartition, given: Beginning) -> Start:
     """Decide where a partition begins.
 
     A partition that was added while the query runs begins at its first offset, so that no record is missed. A topic
-    that the query has not read yet may begin at the word that `startingOffsets` has for it.
+    that the query has not read yet may begin at its word (`earliest`, `latest`) in `startingOffsets`.
     """
     if tp in given.replaced:
         # Another check reports such a topic.

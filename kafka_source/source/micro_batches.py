@@ -77,7 +77,7 @@ class MicroBatches(Trigger):
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
-            InvalidConfigurationError: `end` is of another cluster, or of Spark's own source and its start is unknown.
+            InvalidConfigurationError: `end` is of another cluster, or is Spark's own and the batch's start is unknown.
         """
         self._check_cluster(end)
         with self._owner.rebalance_paused():

@@ -1,7 +1,7 @@
 """The starts and ends that the options give for partitions, before any offset is looked up. Pure.
 
 `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and both over `startingOffsets`. The ending
-options have the same order.
+options have the same precedence.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def _starts_of_json(
 ) -> dict[TopicPartition, int]:
     """Return the offset at which each partition starts; -2 is earliest and -1 is latest.
 
-    JSON that has only offsets must name exactly the partitions of the subscription, as in Spark. JSON with a topic's
-    word may leave out topics, which start at the default. A topic without a word must name all of its partitions.
+    JSON that has only offsets must name exactly the partitions of the subscription, as in Spark. JSON with a word for a
+    topic may leave out other topics, which start at the default. A topic without a word must name all its partitions.
 
     Args:
         wanted: The value of `startingOffsets`.

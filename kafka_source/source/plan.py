@@ -2,7 +2,7 @@
 
 `Admission` has a clock and the time of the last plan; everything else is pure.
 
-A plan depends on the batch's end offset, and on the start offset if a partition's span begins before the start offset
+A plan depends on the batch's end offset. If a partition's span begins too early, it also depends on the start offset
 (see `plan`). Spark's checkpoint has both offsets, so a batch that is replayed after a restart has the same plan; see
 `MicroBatches.tasks` for the exceptions.
 
@@ -133,7 +133,7 @@ class Admission:
         limited: bool,
         may_wait: bool = True,
     ) -> dict[TopicPartition, int]:
-        """Return the end of each partition in the next micro-batch; return the starts while it waits for more records.
+        """Return the end of each partition in the next micro-batch; the starts, while the query waits for more records.
 
         Args:
             starts: The first offset to read of each partition.

@@ -174,7 +174,7 @@ class Positions:
         return {tp: rewind_id for tp in partitions if (rewind_id := self.known(tp).rewind) is not None}
 
     def current_ends(self, offset: StreamOffset) -> dict[TopicPartition, int]:
-        """Return the ends of an offset, except ends from before a rewind, whose commit would undo the rewind."""
+        """Return the ends of an offset, except ends from before a rewind: their commit would undo the rewind."""
         return {tp: end for tp, end in offset.ends.items() if offset.rewinds.get(tp) == self.known(tp).rewind}
 
     def is_own(self, entry: CommitOffset) -> bool:

@@ -57,7 +57,7 @@ class UnreadBatches:
             self._unread, self._is_unproven = None, False
 
     def check(self, start: StreamOffset) -> InvalidConfigurationError | None:
-        """Check whether Spark skipped the batch that ends at `start`, because the sink has a batch of this number.
+        """Check whether Spark skipped the batch that ends at `start`: the sink had a batch of this number already.
 
         Return an error if the checkpoint's first batch was skipped; log a warning, and return None, for a later batch.
         """
@@ -122,8 +122,8 @@ def planned_batch(
         existing: The partitions of `end` that exist.
 
     Raises:
-        DataLossError: `failOnDataLoss` is set, and a partition of the batch no longer exists, or is new and does not
-            begin at offset 0, or ends before its start.
+        DataLossError: With `failOnDataLoss`: a partition of the batch is deleted, begins above 0 although it is new, or
+            ends before its start.
         InvalidConfigurationError: The start of the first batch is only in the checkpoint's directory `sources`.
     """
     starts = start.ends if start.partitions else _first_starts(cluster, options, existing, subscribed)

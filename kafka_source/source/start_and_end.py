@@ -68,8 +68,8 @@ def resolve_batch(
         check_all: Check all starts for data loss; if false, check only committed starts, and tasks check other starts.
 
     Raises:
-        DataLossError: `failOnDataLoss` is set and a checked start lies outside the log, or the log ends before an
-            ending offset that the options give as a number.
+        DataLossError: With `failOnDataLoss`: a checked start lies outside the log, or the log ends before an ending
+            offset that the options give as a number.
         OptionError: A JSON option does not name exactly the partitions of the subscription.
         InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond the end.
     """
@@ -122,7 +122,7 @@ def look_up(
         matches: Whether a time after the last record is an error if `startingOffsetsByTimestampStrategy` is `error`.
 
     Raises:
-        InvalidConfigurationError: A time has no record.
+        InvalidConfigurationError: A partition has no record at or after its time.
     """
     found = {tp: ListedOffset(bound) for tp, bound in bounds.items() if isinstance(bound, int) and bound >= 0}
     at_times = cluster.at_times({tp: bound.ms for tp, bound in bounds.items() if isinstance(bound, AtTime)})

@@ -85,7 +85,7 @@ class _StreamReader(DataSourceStreamReader):
             self._planner = self._leave = None
 
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """Return the end offset of the next micro-batch with figures of the driver; `start` if there is nothing new."""
+        """Return the end offset of the next micro-batch, with the driver's figures; `start` if there is nothing new."""
         self._check_group(start)
         batches, before = self._batches(), self._offsets.parse(start)
         end = batches.next(before, limited=limited)

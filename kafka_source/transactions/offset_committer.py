@@ -67,9 +67,9 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
 
     A broker keeps each id for seven days, so an id lives longer than a member. The first of the owned partitions names
     the id. Members of one generation have no partition in common, so they never fence each other. The next owner of
-    that partition, or a later run of the same job, takes the same id, and fences its predecessor's open transaction.
-    So a group has at most as many ids as partitions, and a query that is alone in the group has one id. If tasks or a
-    sink commit, the driver has another id, which ends in `-driver`.
+    this first partition, or a later run of the same job, takes the same id, and fences its predecessor's open
+    transaction. So a group has at most as many ids as partitions, and a query that is alone in the group has one id. If
+    tasks or a sink commit, the driver has another id, which ends in `-driver`.
 
     The id starts with the name of the group, so that a prefixed ACL covers it. The id ends in a hash. Without the hash,
     group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
@@ -126,8 +126,8 @@ class TransactionalCommitter:
 
     Args:
         settings: The settings of the Kafka clients.
-        transactional_id: The id to take, from now on. Brokers keep each id for 7 days, so use a bounded number of ids;
-            see `transactional_id_of`.
+        transactional_id: The id of all its transactions. Brokers keep each id for 7 days, so use a bounded number of
+            ids; see `transactional_id_of`.
         timeout: Seconds for one commit, with all its attempts.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
         attempt: `group.requests.fetch_entries`, for a committer that commits once, as one attempt of a task. It never

@@ -138,7 +138,7 @@ async def add_offsets(
     """Add offsets of one group to the transaction, whose commit makes them count. Arguments as in `commit_in`.
 
     Raises:
-        FencedError: As in `commit_in`: the coordinator checks the member here, and not when the transaction ends.
+        FencedError: As in `commit_in`: the coordinator checks the member now, not when the transaction ends.
         KafkaGroupError: Any other category; the transaction stays open.
     """
     if not transaction.second_protocol:

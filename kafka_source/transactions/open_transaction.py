@@ -147,7 +147,7 @@ async def initialise(
 
 
 async def has_second_protocol(client: KafkaClient, transactional_id: str, deadline: Deadline) -> bool:
-    """Return whether the coordinator of an id has KIP-890's second protocol. No request is sent to find out.
+    """Return whether the coordinator of an id has KIP-890's second protocol, without a further request.
 
     Raises:
         RetriableError: The coordinator was not reached before the deadline.

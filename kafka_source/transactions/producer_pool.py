@@ -177,7 +177,7 @@ class _Preparation:
         return True
 
     def _listen(self, producer: Producer) -> None:
-        """Handle the client's connection errors; raise the error of a refused password, which stays refused."""
+        """Handle the client's connection errors; raise the error of a refused password, which no retry can fix."""
         with contextlib.suppress(KafkaException):  # a fatal error, which its call has raised already
             producer.poll(0)
         if self._problem is not None:

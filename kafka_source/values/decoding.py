@@ -328,7 +328,7 @@ class _Decoder:
         return new
 
     def _find(self, missing: Sequence[int], patience: float | None) -> Mapping[int, RegisteredSchema | Unusable]:
-        """Return the writer schemas for the numbers that the kernel does not know."""
+        """Return the writer schemas for the schema numbers that the native kernel does not know."""
         if not missing:
             return {}
         if self._decoding.framing == "single-object":

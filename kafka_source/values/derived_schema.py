@@ -117,7 +117,7 @@ def _bytes_of(precision: int) -> int:
 def json_schema(kind: pa.DataType) -> str:
     """Return the JSON Schema for a column of this type, whose values are written as JSON.
 
-    An object allows no other properties, because only then registries accept a new optional property as compatible.
+    An object allows no other properties; otherwise, registries refuse a new optional property as incompatible.
 
     Raises:
         InvalidConfigurationError: JSON has no such type; the error names the path.

@@ -56,7 +56,7 @@ class HeaderIds:
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
         """Return the values; if a record has the header, a zero byte and the GUID's number (4 bytes) precede its value.
 
-        If a value without a header begins with a GUID's number, the value gets a number that stands for no GUID.
+        If a value without the header begins with such a number, a number that no GUID has replaces it.
         """
         entries, rows = headers.flatten(), pc.list_parent_indices(headers)
         is_id = pc.equal(entries.field("key"), self._header)

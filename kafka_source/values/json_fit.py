@@ -1,7 +1,7 @@
 """Check whether values of a column can be valid by a JSON Schema.
 
 Only types, properties and items are compared, not keywords about single values (`pattern`, `enum`, `not`, …). Empty
-arrays, empty maps and nulls are valid in more schemas; they are ignored.
+arrays, empty maps and nulls fit more schemas than other values, so they are ignored.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Documents:
     """A schema and the schemas to which it refers.
 
     Args:
-        text: The schema, whose name here is empty.
+        text: The schema, whose name in this object is empty.
         imports: The other schemas, by the names of the references.
 
     Attributes:

@@ -15,7 +15,7 @@ def inline_references(text: str, included: Iterable[str]) -> str:
     Args:
         text: The schema as JSON.
         included: The text of each schema to which the schema refers, directly or indirectly. As in Java, a reference
-            provides all types that it defines, and the first type of a name counts.
+            provides all types that it defines; of several types with the same name, the first counts.
 
     Raises:
         ValueError: A text is no JSON.

@@ -114,7 +114,7 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
 
 
 def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> WriterSchema | None:
-    """Return the schema from the options, or for the column's type; None: the registry has to have the schema."""
+    """Return the schema from the options, or derived from the column's type; None: the registry must have it."""
     text, protobuf = column.schema, None
     if column.descriptor_file is not None:
         text, protobuf = "", described(column, column.descriptor_file)

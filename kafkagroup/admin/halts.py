@@ -79,7 +79,7 @@ class Halted:
 
     Attributes:
         group: The group id.
-        halt: The request to the group's queries.
+        halt: The pause or stop that the group's queries have to obey.
         partitions: The state of each partition.
         members: The members of kafkagroup that the group still has.
     """
@@ -268,8 +268,8 @@ def _check_members(group: Group, kind: HaltKind) -> None:
         names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in others], _MAX_NAMED)
         raise InvalidConfigurationError(
             f"Group {group.group} has members of other clients, which ignore a {kind.value}: {names}. These "
-            "members would continue to read, even the partitions that queries leave. Stop these members first, or allow "
-            "them with --others-go-on (others_go_on=True)."
+            "members would continue to read, even the partitions that queries leave. Stop these members first, or "
+            "allow them with --others-go-on (others_go_on=True)."
         )
 
 

@@ -269,7 +269,7 @@ class Peek:
         return Rows(Record, found[-limit:] if start is None else found[:limit])
 
     def batches(self, records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
-        """Yield given records with all columns of a read, partition by partition, for a function.
+        """Yield given records, partition by partition, with all columns of a read, to pass them to a function.
 
         Raises:
             KafkaGroupError: The brokers do not answer, or a time is too large for microseconds.

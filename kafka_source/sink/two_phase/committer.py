@@ -369,7 +369,7 @@ class TwoPhaseCommit:
         """Read the decision that `epoch.last` names.
 
         Raises:
-            FencedError: Another driver has decided since.
+            FencedError: Another driver has decided about a batch since.
         """
         last = await self._ledger.last(deadline)
         if last is None or epoch.last is None or last.number != epoch.last.number:

@@ -1,4 +1,4 @@
-"""The ledger: decisions about batches, kept in Kafka as offsets of a group; their text, written and parsed.
+"""The ledger: decisions about batches, kept in Kafka as offsets of a group. Write and parse the decisions' text.
 
 The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
 offset is the decision's number, the metadata is its text. A text too long for one offset's metadata continues in the
@@ -54,7 +54,7 @@ class DecidedBatch:
     """A decision's name: its batch, and its place in the ledger.
 
     Attributes:
-        number: The decision's number in the ledger, which increases.
+        number: The decision's number in the ledger; later decisions have higher numbers.
         query: The id of the query, or of the single write, that the batch belongs to.
         batch: The batch's number in the query.
         homes: The partitions whose committed offsets hold the decision; each partition is of a different topic.
@@ -157,9 +157,9 @@ class Ledger:
     async def shows(self, decision: Decision, deadline: Deadline) -> bool:
         """Return whether OffsetFetch returns a decision whose transaction has been committed.
 
-        If the only broker is killed, it may lose the marker of that transaction; the next transaction of the same id
-        writes the marker. Until the marker is written, a fetch of all offsets omits partitions without an earlier
-        offset, so the next driver would miss the decision.
+        If the only broker is killed, it may lose the transaction's commit marker, which the next transaction of the
+        same id writes. Until the marker is written, a fetch of all offsets omits partitions without an earlier offset,
+        so the next driver would miss the decision.
         """
         within = Deadline(min(_MARKER_SECONDS, deadline.left))
         try:
@@ -198,7 +198,7 @@ class Ledger:
             transaction: The epoch of `{prefix}-finished` that this driver holds.
             decision: The decision.
             deadline: Limit for the whole call.
-            before_commit: Work that has to succeed before the record is committed.
+            before_commit: Work that has to succeed before the decision is recorded as finished.
 
         Raises:
             FencedError: Another driver has begun a batch.

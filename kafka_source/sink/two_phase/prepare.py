@@ -55,7 +55,7 @@ class SinkTask:
         return f"{self.prefix}-{self.partition}-turn"
 
     def transactional_id(self, turn: int) -> str:
-        """Return the transactional id of the attempt with this turn."""
+        """Return the transactional id of the attempt with this number."""
         return f"{self.prefix}-{self.partition}-{turn % IDS_OF_TASK}"
 
 

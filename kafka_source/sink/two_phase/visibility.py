@@ -103,7 +103,7 @@ class _AbsentPartitions:
         self._since: dict[TopicPartition, float] = {}
 
     def deleted(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions that were in no metadata of the last seconds."""
+        """Return the partitions that have been missing from the metadata for some seconds."""
         now = time.monotonic()
         self._since = {tp: self._since.get(tp, now) for tp in partitions}
         return {tp for tp, since in self._since.items() if now - since >= _DELETED_SECONDS}
