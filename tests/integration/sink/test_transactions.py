@@ -61,7 +61,7 @@ def committed(consumer: Consumer, topic: str, partitions: int = 4) -> list[int]:
 def test_a_commit_that_no_broker_would_fence_is_never_sent(wrong: dict[str, object]) -> None:
     credentials = replace(SlotCredentials("g", 3, "m", None), **wrong)  # type: ignore[arg-type]
     committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "unfenced", timeout=1)
-    with pytest.raises(ValueError, match="has not joined"):
+    with pytest.raises(ValueError, match="must join the group"):
         committer.commit_as([(credentials, {TopicPartition("t", 0): 1})])
 
 
