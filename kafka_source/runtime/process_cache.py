@@ -1,7 +1,7 @@
 """Process-wide cache of objects such as clients and engines: bounded, thread-safe, and safe to fork.
 
 A forked child starts with an empty cache. The child lacks its parent's threads and must not use the parent's sockets,
-so it neither uses nor closes the parent's objects. It keeps references, as finalisers would close the sockets.
+so it neither uses nor closes the parent's objects. The child keeps references, as finalisers would close the sockets.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A partition is behind if it has records to read. T is the lowest timestamp among the next records of the partitions that
 are behind. In each partition the window ends before the first record later than T + skew. A window is used until a plan
-reaches all its ends. T never decreases if each partition's records are in order of time.
+reaches all its ends. If each partition's records are in order of time, T never decreases.
 
 The next record of a partition is fetched at the position, because ListOffsets may return a control record, with the
 time of its transaction's end. One ListOffsets request to each leader returns each log's first record that is later than

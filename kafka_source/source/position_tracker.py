@@ -411,7 +411,7 @@ class PositionTracker:
         start_and_end.log_moves(self._options, surprising, of_spark=start.of_spark)
         others = {tp: move for tp, move in moves.items() if tp not in surprising}
         if others:
-            log.info("group=%s has read on: %s", self._options.group_id, format_moves(others))
+            log.info("group=%s: other members have read on: %s", self._options.group_id, format_moves(others))
 
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
         """Return the topics that a starting query has not read and for which `startingOffsets` has a word."""

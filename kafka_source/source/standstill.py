@@ -106,7 +106,7 @@ class Standstill:
             if not self._has_looked:
                 raise
             log.warning(
-                "group=%s: this query does not know whether the group was paused or stopped since: %s",
+                "group=%s: this query does not know whether the group has been paused or stopped: %s",
                 self._group,
                 error,
             )
@@ -211,7 +211,7 @@ class Standstill:
         try:
             self._client.run(write_obeyed(self._client, self._group, self._halt, members, at, Deadline(_LOOK_SECONDS)))
         except KafkaGroupError as error:
-            log.info("group=%s: the commands cannot see that this query obeys: %s", self._group, error)
+            log.info("group=%s: the commands cannot see that this query obeys the halt: %s", self._group, error)
             return isinstance(error, AuthenticationError)
         return True
 

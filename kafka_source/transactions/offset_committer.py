@@ -130,10 +130,10 @@ class TransactionalCommitter:
             ids; see `transactional_id_of`.
         timeout: Seconds for one commit, with all its attempts.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
-        attempt: `group.requests.fetch_entries`, for a committer that commits once, as one attempt of a task. It never
-            replaces offsets of earlier attempts or of later micro-batches. None: any other committer, which takes the
-            next epoch as soon as a transaction has ended, unless the coordinator returns the epoch at the transaction's
-            end (KIP-890's second protocol).
+        attempt: `group.requests.fetch_entries`, for a committer that commits once, as one attempt of a task. Such a
+            committer never replaces offsets of earlier attempts or later micro-batches. None: any other committer,
+            which takes the next epoch as soon as a transaction has ended, unless the coordinator returns the epoch at
+            the transaction's end (KIP-890's second protocol).
     """
 
     def __init__(

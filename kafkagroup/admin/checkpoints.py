@@ -64,7 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the lowest offset of each partition in several sources. A group that starts there skips no record."""
+    """Return the lowest offset of each partition in several sources. A group that starts at them skips no record."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():

@@ -243,7 +243,7 @@ _MAX_TEXT = 500
 def decode_user_data(assignor: str, data: bytes | None) -> UserData | None:
     """Return the user data of a member's subscription; None without user data.
 
-    Of other assignors' data and of malformed data, return only the size, and the text if the data are text.
+    For other assignors' data and malformed data, return only the size, and the text if the data are text.
     """
     if not data:
         return None

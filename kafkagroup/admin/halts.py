@@ -232,7 +232,7 @@ def _boundaries(
     if at == "now":
         return {}
     if isinstance(at, FromGroup) and not partitions & other.keys():
-        raise InvalidConfigurationError(f"Group {at.group} has committed no offset of the same partitions.")
+        raise InvalidConfigurationError(f"Group {at.group} has committed no offset in these partitions.")
     if isinstance(at, Mapping):
         if unknown := sorted(at.keys() - partitions):
             names = first_names([f"{tp.topic}-{tp.partition}" for tp in unknown], _MAX_NAMED)

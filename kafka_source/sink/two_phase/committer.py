@@ -338,7 +338,7 @@ class TwoPhaseCommit:
     ) -> OpenTransaction:
         """Initialise one of the driver's transactional ids, and so fence every other driver that holds the id.
 
-        With `ended` (the id's last transaction), raise FencedError instead if another driver has begun a batch.
+        With `ended` (the id's last transaction), fence no driver: if another driver has begun, raise FencedError.
         """
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
