@@ -47,7 +47,7 @@ class Known:
         is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had all records before `next` (KIP-320); -1: unknown.
-        checked: The epoch of the newest leader whose log is known to have these records too.
+        checked: The epoch of the newest leader whose log is known to have the records before `next`.
     """
 
     next: int | None = None
@@ -171,7 +171,7 @@ class Decision:
 
     @property
     def doubts_topic(self) -> bool:
-        """Whether the position is not in the log, perhaps because the topic was created again."""
+        """Whether the position may lie outside the log, perhaps because the topic was created again."""
         return self.need is Need.BOUNDS or self.loss is not None
 
 
