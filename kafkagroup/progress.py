@@ -52,8 +52,8 @@ class SourceLag:
         batch: The number of the micro-batch after which the lag was measured.
         source: The number of the source in the query, from 0.
         behind: The number of offsets between the query's offset and the latest offset, by partition.
-        bytes_per_offset: The approximate size of an offset in a fetch response, in bytes; None: unknown.
-        bad_records: The number of the previous micro-batch's records that could not be decoded; None: unknown, values
+        bytes_per_offset: The approximate number of bytes per offset in a fetch response; None: unknown.
+        bad_records: How many records of the previous micro-batch could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
         cores_needed: Cores that the previous micro-batch needed for the target duration; None: no target, or unknown.
         alignment: How `maxTimestampSkew` has held partitions back; None: it has held back no partition, or is not set.
@@ -77,7 +77,7 @@ class SourceLag:
     def metrics(self) -> dict[str, str]:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
-        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. Further figures are not Spark's:
+        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. kafkagroup adds its own figures:
         `badRecords` of a query that continues after bad values; `coresNeeded` with `targetTriggerDuration`;
         `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs` with `maxTimestampSkew`.
         """
@@ -107,14 +107,14 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """The offsets of one Kafka source, kafkagroup's or Spark's own, in the progress of a query.
+    """The offsets of one Kafka source (of kafkagroup or of Spark) in the progress of a query.
 
     Attributes:
         number: The number of the source in the query, from 0.
         end: The offset at which the micro-batch ended.
         latest: The latest offsets when the micro-batch was planned.
-        has_read: Whether this micro-batch moved the source's offset. If not, `end` and `driver` are of an earlier
-            micro-batch, because stateful queries also run micro-batches without new records.
+        has_read: Whether this micro-batch moved the source's offset. Without a move, `end` and `driver` are of an
+            earlier micro-batch, because stateful queries also run micro-batches without new records.
         driver: The figures of the driver's process; None: Spark's own source.
         quota: The figures of the query's quota, as `Account.figures` makes them; None: no quota.
     """
@@ -152,12 +152,11 @@ def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
 
 
 def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None = None) -> list[SourceLag]:
-    """Return the lag of each Kafka source of a query, kafkagroup's or Spark's own.
+    """Return the lag of each Kafka source (of kafkagroup or of Spark) in a query.
 
     Args:
         progress: The progress of a query, from a listener or `query.lastProgress`.
-        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota. A quota measures this
-            size.
+        bytes_per_offset: The approximate number of bytes per offset. Sources with a quota use the quota's measurement.
     """
     found = []
     for source in sources_of(progress):
@@ -270,7 +269,7 @@ def _figures(end: Mapping[str, Any]) -> DriverFigures | None:
 
 
 def _measured_size(quota: Mapping[str, Any]) -> float | None:
-    """Return the size of an offset in bytes, as the query's quota has measured it; None without a quota."""
+    """Return the number of bytes per offset that the query's quota has measured; None without a quota."""
     slots = quota.get("slots", {}).values()
     size, records = sum(slot["bytes"] for slot in slots), sum(slot["records"] for slot in slots)
     return size / records if records else None

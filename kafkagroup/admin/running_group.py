@@ -90,27 +90,27 @@ def rewind_running_group(
 ) -> RunningRewind:
     """Set committed offsets of a group whose members are queries of kafkagroup; the queries continue at these offsets.
 
-    Either all partitions are set, or no partition is. Partitions that are not named keep their offsets. The call
-    returns when the offsets are set. The queries read from these offsets within a second.
+    The offsets of all named partitions are set, or no offset is. Other partitions keep their offsets. The call returns
+    when the offsets are set. The queries read from these offsets within a second.
 
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
         group: The group id.
-        offsets: The new offset of each partition, between the earliest and the latest offset. Or a target, as in
+        offsets: The new offset of each partition, between the earliest and the latest offset; or a target, as in
             `Groups.moves`. A target is resolved when the members have committed their last micro-batch. `Shift` counts
-            from these committed offsets, and `latest` is the end of the log at that moment.
+            from these commits, and `latest` is the end of the log after these commits.
         partitions: The partitions to move to a target.
         timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
             longer than `kafka.max.poll.interval.ms`.
 
     Raises:
-        InvalidConfigurationError: The group has no members (use `Groups.rewind`), or members that do not support the
-            call: consumers of other clients, batch reads, `redundant.emit=all`. Or an offset does not exist.
+        InvalidConfigurationError: An offset does not exist, the group has no members (use `Groups.rewind`), or it has
+            members that do not support the call: consumers of other clients, batch reads, `redundant.emit=all`.
         UnknownTopicError: A topic does not exist.
         RetriableError: The members have not finished their micro-batches in time. Nothing was changed.
         ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
-        UnknownOutcomeError: The coordinator did not answer, and the group's committed offsets could not be compared, or
-            are not all set. Check them before you rewind again.
+        UnknownOutcomeError: The coordinator did not answer, and the group's committed offsets could not be read, or not
+            all of them are set. Check the committed offsets before you rewind again.
     """
     named = offsets if isinstance(offsets, Mapping) else partitions
     if not named:

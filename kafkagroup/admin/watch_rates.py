@@ -74,8 +74,8 @@ class WatchRow:
         members: The number of members.
         lag: The sum of the group's lag.
         uncommitted: The number of the group's partitions without a committed offset.
-        rate_in: Offsets a second that are written to the group's partitions; None: not known yet.
-        rate_out: Offsets a second that the group commits; None: not known yet.
+        rate_in: The rate of writes to the group's partitions, in offsets a second; None: not known yet.
+        rate_out: The rate of the group's commits, in offsets a second; None: not known yet.
         seconds_to_zero: The seconds until the lag is zero at these rates; None: never, or not known yet.
         rebalances: The number of times that the assignment has changed between two samples.
     """
@@ -100,8 +100,8 @@ class WatchMember:
         member: The name of the member; None: partitions that no member owns.
         partitions: The number of the member's partitions.
         lag: The sum of the partitions' lag.
-        rate_in: Offsets a second that are written to the member's partitions; None: not known yet.
-        rate_out: Offsets a second that the member commits; None: not known yet.
+        rate_in: The rate of writes to the member's partitions, in offsets a second; None: not known yet.
+        rate_out: The rate of the member's commits, in offsets a second; None: not known yet.
         seconds_to_zero: The seconds until the lag is zero at these rates; None: never, or not known yet.
     """
 

@@ -241,17 +241,17 @@ class GroupStream(Stream):
         batches, or continue to iterate and get them again. The transactional id is made from the group and the member's
         first partition, so the partition's next owner fences an open transaction of this member. The block may take at
         most `transaction.timeout.ms` (default one minute). If this process dies in the block, the next owners of its
-        partitions wait up to that time. The producer has the settings of the stream and needs the native engine. Set
-        `isolation.level=read_committed` to read only committed records.
+        partitions wait for up to `transaction.timeout.ms`. The producer has the stream's settings and needs the native
+        engine. Set `isolation.level=read_committed` to read only committed records.
 
         Raises:
-            FencedError: The group has removed this member, or has rebalanced since the first of these batches was
+            FencedError: The group has removed this member, or has rebalanced since the first uncommitted batch was
                 returned, or you continued to iterate after an error. Continue to iterate: a repeated block fails again.
             UnknownOutcomeError: The coordinator has not reported whether the transaction is committed. The group's
-                offsets show it. Repeating a committed block raises `FencedError`.
-            DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
+                offsets show the outcome. Repeating a committed block raises `FencedError`.
+            DataLossError: A topic of uncommitted batches was deleted or created again, and `fail_on_data_loss` is set.
             AbortableError: A write has failed, and the block has caught its error.
-            KafkaGroupError: As for `write`.
+            KafkaGroupError: Any error of `write`.
         """
         self._check_open()
         options = transactional_options({**_TRANSACTIONS, **self._settings}, self._options.engine)
@@ -295,12 +295,12 @@ class GroupStream(Stream):
         self._goes_back = self._is_interrupted = False
 
     def _uncommitted(self) -> StreamOffset:
-        """Return the end of the returned records, for each partition in which some of these are not committed."""
+        """Return the end of the returned records, for each partition that has uncommitted returned records."""
         spans = {tp: span for tp, span in self._handed.partitions.items() if span.end != self._done.get(tp)}
         return replace(self._handed, partitions=spans)
 
     def close(self) -> None:
-        """Leave the group immediately, and commit nothing. With a `group.instance.id` the member stays, as in Java."""
+        """Leave the group now, and commit nothing. As in Java, a member with `group.instance.id` stays in the group."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -360,7 +360,7 @@ class GroupStream(Stream):
     def _follow_rebalance(self) -> None:
         """Discard revoked partitions, and skip records that other members have committed.
 
-        `commit` calls this too, because the trigger may have rejoined the group and failed afterwards.
+        `commit` calls this method too, because the trigger may have rejoined the group and failed afterwards.
         """
         owned = self._trigger.owned
         if owned.joins == self._followed_join:

@@ -36,8 +36,8 @@ def decode_values(
         batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. The column
             `headers` may name the schemas, as Confluent's newer serializers do.
         registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
-        schema_id: The id of the column's schema. Values of other schemas are resolved to this schema: Avro by its
-            rules, Protobuf by field number, JSON by field name.
+        schema_id: The id of the column's schema. Values of other schemas are resolved to this schema (Avro by its
+            rules, Protobuf by field number, JSON by field name).
         message: The full name of the Protobuf message of the column; None: the first message of the schema.
         mode: `FAILFAST`: a bad value is an error. `PERMISSIVE`: a bad value is null, and its bytes are in another
             column, `_corrupt_record`. `DROPMALFORMED`: the row of a bad value is left out.

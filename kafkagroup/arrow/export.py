@@ -99,7 +99,7 @@ class Export:
 
         Raises:
             InvalidConfigurationError: The file exists and must not be overwritten, or cannot be written.
-            KafkaGroupError: As for `read` and `FetchEngine.read`.
+            KafkaGroupError: Any error of `read` and `FetchEngine.read`.
         """
         check_absent(path, overwrite=overwrite)
         with self._stream() as stream, complete_file(path, overwrite=overwrite) as file:
@@ -155,7 +155,7 @@ class Export:
                 or the folder cannot be written.
             DataLossError: Records that are missing in the folder no longer exist in the topic, or the topic was
                 recreated.
-            KafkaGroupError: As for `read` and `FetchEngine.read`.
+            KafkaGroupError: Any error of `read` and `FetchEngine.read`.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)

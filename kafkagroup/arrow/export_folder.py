@@ -6,8 +6,8 @@
 
 The name of a part has its partition, first offset and end offset. So the rename of a finished part also commits its
 offsets, and the folder has each record once. In each partition the next export begins at the highest end offset. The
-document `_export.json` is written before the first part, and never changes. It names the topic and the start of each
-partition.
+document `_export.json`, which names the topic and the start of each partition, is written before the first part and
+never changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write record batches as Parquet, Arrow, CSV or JSON lines.
 
 CSV and JSON have no type for bytes, so columns of bytes and headers' values are base64. Times are ISO 8601 in UTC with
-milliseconds. A time after the year 9999 is the number of milliseconds since 1970.
+milliseconds. A time after the year 9999 is written as the number of milliseconds since 1970.
 """
 
 from __future__ import annotations

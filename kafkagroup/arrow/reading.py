@@ -222,7 +222,7 @@ class BoundedStream(Stream):
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        """The ranges that are read: topic, partition, first offset, and the offset after the last one."""
+        """The ranges that are read: topic, partition, first offset, and the offset after the last record."""
         return self._pinned.ranges
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

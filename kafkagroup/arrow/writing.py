@@ -80,7 +80,7 @@ def write(topic: str | None, data: Data, settings: Mapping[str, SettingValue], *
         OptionError: A setting or an argument is wrong.
         InvalidConfigurationError: A column is missing, has a wrong type, or has a value that no record can have.
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
-        DeliveryError: A record was not acknowledged. Without a transaction, other records may be in the topic.
+        DeliveryError: A record was not acknowledged. Without a transaction, some records may be in the topic.
         FencedError: Another producer has taken the transactional id; no record is visible.
         UnknownOutcomeError: The coordinator has not reported whether the transaction is committed.
         KafkaGroupError: The brokers do not answer, or refuse.
@@ -158,7 +158,7 @@ class Transaction:
     def write(self, topic: str | None, data: Data) -> int:
         """Write records, and return their number; arguments and errors as in the function `write`.
 
-        After an error the block commits nothing, even if it catches the error, as some records may be written.
+        After an error the transaction is not committed, even if its block catches the error, as records may be missing.
         """
         count = 0
         try:

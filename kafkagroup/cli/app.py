@@ -144,7 +144,7 @@ def _json(command: str, arguments: list[str]) -> list[str]:
 
 
 def _command(line: list[str]) -> list[str]:
-    """Put kafkagroup's command at the beginning."""
+    """Return the line with kafkagroup's command at its beginning."""
     if not line:
         return line
     if line[0].startswith("-"):
@@ -251,7 +251,7 @@ def _topic_in(line: Sequence[str]) -> int | None:
 
 
 def _values(line: list[str], option: str) -> list[str]:
-    """Replace the words of other tools by earliest and latest."""
+    """Replace the words that other tools have for the positions earliest and latest."""
     named = {**dict.fromkeys(_BEGINNING, "earliest"), **dict.fromkeys(_END, "latest")}
     return [named.get(word, word) if at and line[at - 1] == option else word for at, word in enumerate(line)]
 

@@ -1,6 +1,6 @@
-"""Shared by all commands: `--yes`, `--output`, `--topic`, exit codes, JSON and CSV, errors printed as one line.
+"""Parts that all commands share, such as `--yes`, `--output`, `--topic`, exit codes, and errors in one line.
 
-A command imports its modules when it runs: `--help` and the completion of a shell load typer and nothing else.
+A command imports its modules when it runs, so `--help` and the completion of a shell load only typer.
 """
 
 from __future__ import annotations

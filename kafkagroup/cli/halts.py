@@ -171,8 +171,8 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
         settings: The client settings.
         found: The halt.
         output: The format of the output.
-        timeout: How long to wait, in seconds; None: nothing was changed.
-        may_pass: Whether a passed boundary is allowed.
+        timeout: How long to wait, in seconds; None: do not wait, because nothing was changed.
+        may_pass: Whether queries may have passed a boundary.
 
     Raises:
         typer.Exit: The halt is not done in time, or a boundary is passed.

@@ -1,4 +1,4 @@
-"""Rows of commands for which `admin` has no types: overviews, the lag of several groups. Pure; `common` prints them."""
+"""Rows of commands for which `admin` has no types: overviews, the lag of several groups. `common` prints the rows."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ class MarkerRow:
         producer_id: The producer id.
         epoch: The producer epoch.
         topic: The topic.
-        partition: The partition without its marker.
+        partition: The partition that lacks the commit marker.
     """
 
     transactional_id: str
@@ -427,7 +427,7 @@ def marker_rows(missing: Iterable[LostMarker]) -> Rows[MarkerRow]:
 
 
 def tables(rows: Rows[TransactionRow]) -> list[Listing]:
-    """Return a table of the decided and one of the undecided transactions; omit an empty table."""
+    """Return a table of the decided transactions and a table of the undecided transactions; omit an empty table."""
     decided = Rows(TransactionRow, (row for row in rows if row.state == "decided"))
     others = Rows(TransactionRow, (row for row in rows if row.state == "undecided"))
     found = []

@@ -1,6 +1,6 @@
 """Collect a command's client settings from a context, a file, the environment and the command line.
 
-In this order, a later source takes precedence.
+The command line takes precedence over the environment, the environment over the file, the file over the context.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def chosen_context(name: str | None, *, has_cluster: bool) -> Context | None:
 
     Args:
         name: The value of `--context`.
-        has_cluster: Whether an option, the environment or a file names a cluster. If so, only `--context` chooses a
-            context, because a context's password must not go to another cluster.
+        has_cluster: Whether an option, the environment or a file names a cluster. If a cluster is named, only
+            `--context` chooses a context, because a context's password must not go to another cluster.
 
     Raises:
         typer.BadParameter: There is no such context, or the file cannot be read.
@@ -262,7 +262,7 @@ class Connection:
         """Return the settings of the schema registry's client, without their prefix; None if no URL is given.
 
         Args:
-            url: The URL of a command-line option. If another URL is configured, its login is left out.
+            url: The URL that a command-line option gives. The login of another configured URL is left out.
 
         Raises:
             typer.BadParameter: As in `settings`.

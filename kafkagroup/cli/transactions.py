@@ -55,7 +55,7 @@ def commit(
     Some of the batch's transactions may be committed already, so an abort of the others would leave half a batch. Open
     transactions without a decision are aborted, as at the next start of the query.
 
-    First stop the query with this prefix. Otherwise the query's current batch fails, and is written again after a
+    First stop the query with this prefix. If the query runs, its current batch fails, and is written again after a
     restart.
     """
     with _sink(prefix, connection) as (client, phases):
@@ -88,7 +88,7 @@ def abort(
 ) -> None:
     """Abort the open transactions without a decision, so that read_committed readers no longer wait for them.
 
-    First stop the query with this prefix. Otherwise the query's current batch fails, and is written again after a
+    First stop the query with this prefix. If the query runs, its current batch fails, and is written again after a
     restart.
     """
     with _sink(prefix, connection) as (client, phases):

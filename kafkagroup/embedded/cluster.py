@@ -58,8 +58,8 @@ class EmbeddedKafka:
         advertised_ports: By node id, a port that the node advertises instead of its own, such as a `TcpProxy`'s port.
         data_dir: The folder for the data, which remain when the cluster stops; None: a folder that `stop` removes.
         heap: The heap size of each node's JVM, as in `-Xmx`.
-        jvm_options: Further options of each node's JVM. By default a node starts quickly. With `()` a node starts more
-            slowly and runs faster.
+        jvm_options: Further options of each node's JVM. The default options shorten a node's start. With `()` a node
+            starts more slowly and runs faster.
         start_timeout: Seconds within which a node must have started.
         version: The version of Kafka that the nodes run, 2.8 or newer; None: `$KAFKAGROUP_KAFKA_VERSION`, else the
             newest version that this package knows. A version before 3.3 runs with ZooKeeper.

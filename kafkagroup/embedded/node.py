@@ -1,7 +1,7 @@
 """Start, signal and stop a broker's process through its supervisor; format its storage; run ZooKeeper for old brokers.
 
 A node's storage needs `meta.properties` (the ids of the cluster and the node) and `bootstrap.checkpoint` (the cluster's
-feature levels). The checkpoint is the same on every node of every cluster, so one run of StorageTool is enough.
+feature levels). `bootstrap.checkpoint` is the same for all nodes of all clusters, so one run of StorageTool suffices.
 """
 
 from __future__ import annotations
@@ -247,8 +247,8 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
 def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     """Return the files of StorageTool that are the same on every node of every cluster: all files without ids.
 
-    The file is `bootstrap.checkpoint` or, from Kafka 4.4 on, a snapshot of the metadata log. The tool runs once for
-    each version and settings, because a run takes a third of a broker's start.
+    The only such file is `bootstrap.checkpoint` or, from Kafka 4.4 on, a snapshot of the metadata log. The tool runs
+    once for each version and settings, because a run takes a third of the time of a broker's start.
 
     Args:
         version: The version of Kafka whose tool formats the folder.

@@ -1,6 +1,6 @@
 """Authentication, encryption and ACLs of the client listener, as settings of brokers and clients.
 
-The inter-broker listener, which also serves admin calls, is PLAINTEXT on loopback. ANONYMOUS is a super user there.
+The inter-broker listener, which also serves admin calls, is PLAINTEXT on loopback, with ANONYMOUS as a super user.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Security:
 
     Args:
         protocol: The security protocol of the client listener.
-        users: Passwords by user name, valid for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. Required by a SASL protocol.
-        acls: Allow only operations for which `EmbeddedKafka.allow` was called. A SASL protocol is required.
+        users: Passwords by user name, valid for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. A SASL protocol requires users.
+        acls: Allow only operations for which `EmbeddedKafka.allow` was called. ACLs require a SASL protocol.
 
     Raises:
         ValueError: The protocol is unknown, or does not fit the users or `acls`.

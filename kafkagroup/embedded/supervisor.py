@@ -1,14 +1,14 @@
 """The parent process of a node's JVM: signals the JVM, and stops it when the program that uses the broker has ended.
 
 The script needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on standard input
-is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). When the signal was sent, and for S when
-the JVM has stopped, the supervisor writes the same byte to standard output.
+is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). The supervisor writes the same
+byte to standard output when the signal was sent or, for S, when the JVM has stopped.
 
-The program that uses the broker has ended if standard input has ended, the parent process has changed, or the
-supervisor gets SIGTERM. In this case, the supervisor stops the JVM and removes the folder REMOVE (empty: no folder).
+If standard input ends, the parent process changes, or the supervisor gets SIGTERM, the program that uses the broker
+has ended: the supervisor then stops the JVM and removes the folder REMOVE (empty: no folder).
 
-The supervisor is the JVM's parent, so the JVM's process id is not reused before the supervisor has read the exit
-status, and no signal reaches another process. The supervisor exits with the JVM's code.
+As the JVM's parent, the supervisor reads the exit status before the process id is reused, so no signal reaches another
+process. The supervisor exits with the JVM's code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GRACE = 15.0
 
 
 def supervise(log_path: str, remove: str, command: list[str]) -> int:
-    """Run `command` until it or the supervisor's parent ends, and append its output to the file `log_path`.
+    """Run `command` until it or the supervisor's parent ends, and append the command's output to the file `log_path`.
 
     Returns:
         The exit code of `command`; 128 + n if signal n ended it.

@@ -1,4 +1,4 @@
-"""Runs classes of the resolved jars: Kafka's command-line tools, and brokers with an archive of classes.
+"""Run Kafka's command-line tools, and brokers with an archive of classes, from the resolved jars.
 
 Loading classes takes half of a broker's start. An archive of loaded and verified classes (Java's dynamic class data
 sharing, JEP 350; 48 MB in the cache) shortens a start from 4 s to 2 s.
@@ -124,7 +124,7 @@ def run_java(
         version: The version of the tool's Kafka.
 
     Returns:
-        The finished process with its output as text. Check its exit code, because a failed tool does not raise.
+        The finished process with its output as text. Check the exit code, because a failed tool raises no error.
 
     Raises:
         subprocess.TimeoutExpired: The tool did not end in time.

@@ -37,7 +37,7 @@ class QueryMeter:
     Args:
         name: The query's name, or its id if it has no name.
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
-        looks: Whether end offsets are looked up at the brokers. If so, the lag is unknown before the first lookup.
+        looks: Whether end offsets are looked up at the brokers; the lag is then unknown before the first lookup.
 
     Attributes:
         has_progress: Whether a micro-batch has ended.
@@ -74,7 +74,7 @@ class QueryMeter:
         return Update(tuple(points), self._gauges.replace(points), samples)
 
     def partitions(self, cluster: str | None) -> set[TopicPartition]:
-        """Return the last finished micro-batch's partitions in this cluster or in an unknown cluster."""
+        """Return the partitions of the last finished micro-batch, if their cluster is `cluster` or is unknown."""
         return self._sampler.partitions(cluster)
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> Update:
@@ -271,7 +271,7 @@ class Sampler:
         return tuple(sample for _, sample in self._last.values())
 
     def partitions(self, cluster: str | None) -> set[TopicPartition]:
-        """Return the last samples' partitions in this cluster or in an unknown cluster."""
+        """Return the partitions of the last samples, if their cluster is `cluster` or is unknown."""
         return {tp for known, sample in self._last.values() if known in (None, cluster) for tp in sample.partitions}
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> tuple[Sample, ...]:

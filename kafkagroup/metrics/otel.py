@@ -24,7 +24,7 @@ class OpenTelemetryExporter:
     """Records the metrics in a meter provider.
 
     Gauges are observable instruments, because only series of these instruments can disappear. The provider's readers
-    request their values. Counters and histograms are recorded at each update.
+    request the values of gauges. Counters and histograms are recorded at each update.
 
     Args:
         provider: The program's meter provider.
@@ -75,8 +75,8 @@ class OtlpExporter(OpenTelemetryExporter):
     """Sends the metrics to a collector by OTLP over HTTP, every `seconds` and at the end.
 
     Args:
-        endpoint: The collector's URL; without a path, `/v1/metrics` is added. Headers, such as a token's, are taken
-            from `OTEL_EXPORTER_OTLP_HEADERS`, and attributes of the resource from `OTEL_RESOURCE_ATTRIBUTES`.
+        endpoint: The collector's URL; without a path, `/v1/metrics` is added. Headers, for example with a token, are
+            taken from `OTEL_EXPORTER_OTLP_HEADERS`, and attributes of the resource from `OTEL_RESOURCE_ATTRIBUTES`.
         seconds: The time between two exports.
     """
 

@@ -51,7 +51,7 @@ class _AllMetrics(Collector):
                     found.observe(point.value)
 
     def collect(self) -> Iterator[Family]:
-        """Yield each metric that has values, without its samples `…_created`."""
+        """Yield each metric that has values, without the samples `…_created` that prometheus_client adds."""
         with self._lock:
             families = list(self._registry.collect())
         for family in families:

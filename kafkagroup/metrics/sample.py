@@ -56,14 +56,14 @@ class Sample:
         commits: The driver's commits since the last micro-batch.
         failed_commits: The number of the driver's failed commits since the last micro-batch.
         rebalances: The rebalances since the last micro-batch.
-        quota: The quota's figures; see docs/quotas.md. If a restart repeats a micro-batch, its quota, commits,
-            rebalances and bad records are empty, because its offset in the checkpoint has the previous run's figures.
-        bad_records: The number of the previous micro-batch's records that could not be decoded; None: unknown, values
+        quota: The quota's figures; see docs/quotas.md. If a restart repeats a micro-batch, the quota, commits,
+            rebalances and bad records are empty, because the checkpoint has only the previous run's figures.
+        bad_records: How many records of the previous micro-batch could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
         cores_needed: Cores that the previous micro-batch needed for the target duration; None: no target, or unknown.
         halted: Whether the group was paused or stopped.
-        is_look: Whether the sample is of a lookup of end offsets, not of a finished micro-batch. If so, rows, seconds
-            and counts are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
+        is_look: Whether the sample is of a lookup of end offsets, not of a finished micro-batch. For a lookup, rows,
+            seconds and counts are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
     """
 
     at: float
@@ -154,12 +154,12 @@ class Sample:
 class ProductionCurve:
     """The end offsets of one partition over time.
 
-    The time of an offset between two end offsets is interpolated, as in Kafka Lag Exporter. Frequent lookups make this
-    time exact.
+    The time of an offset between two end offsets is interpolated, as in Kafka Lag Exporter. Frequent lookups make
+    the interpolated time exact.
 
     Args:
-        max_points: The maximum number of end offsets. Beyond it, every second one of the older half is dropped. None:
-            no maximum.
+        max_points: The maximum number of end offsets. Above this maximum, every second end offset of the older half
+            is dropped. None: no maximum.
     """
 
     def __init__(self, max_points: int | None = 256) -> None:
@@ -186,7 +186,7 @@ class ProductionCurve:
             self._ends[1:half] = self._ends[2:half:2]
 
     def forget_before(self, offset: int) -> None:
-        """Drop the lookups that only offsets before this offset need."""
+        """Drop the lookups that are needed only for earlier offsets."""
         first = max(0, bisect_right(self._ends, offset) - 1)
         del self._times[:first], self._ends[:first]
 
@@ -197,8 +197,8 @@ class ProductionCurve:
     def written_at(self, offset: int) -> float | None:
         """Return the approximate time at which the record at this offset was written, in seconds since 1970.
 
-        None: the log has not reached the offset. The time of an offset before the first lookup is extrapolated by the
-        write rate since this lookup. If the rate is 0, the result is the time of the first lookup, and is too late.
+        None: the log has not reached the offset. For an offset before the first lookup, the write rate since that
+        lookup gives the time. If the rate is 0, the result is the time of the first lookup, which is too late.
         """
         if not self._ends or offset >= self._ends[-1]:
             return None

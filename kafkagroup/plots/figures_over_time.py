@@ -208,7 +208,7 @@ def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
 
 
 def _committed_at(later: Sequence[Sample]) -> float | None:
-    """Return the time of these samples' first commit, which is of the micro-batch before them; None: no commit."""
+    """Return the time of the first commit in `later`: that of the micro-batch before `later`; None: no commit."""
     return next((one.commits[0].at_ms / 1000 for one in later if one.commits), None)
 
 

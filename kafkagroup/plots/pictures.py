@@ -51,7 +51,7 @@ def lag(samples: Sequence[Sample], *, query: str | None = None, source: int | No
         source: The number of the source; None: the source with the most samples.
 
     Raises:
-        InvalidConfigurationError: There are no such samples.
+        InvalidConfigurationError: There are no samples of this query and source.
     """
     mine = over_time.of_one_source(samples, query, source)
     heights = _lag_heights(mine)
@@ -79,7 +79,7 @@ def assignment(samples: Sequence[Sample], *, query: str | None = None, source: i
 def latency(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw the time from a record's production to the commit of its offset; arguments and errors as in `lag`.
 
-    The production time is estimated from end offsets at each micro-batch. Frequent micro-batches make this time exact.
+    The production time is estimated from end offsets at each micro-batch, most exactly if micro-batches are frequent.
     """
     mine = over_time.of_one_source(samples, query, source)
     figure, (axes,) = _picture([_LATENCY])

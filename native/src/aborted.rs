@@ -25,7 +25,7 @@ impl AbortedTransactions {
         self.pending.is_empty() && self.skipping.is_empty()
     }
 
-    /// Begins the transactions whose first offset is at or before `last_offset`. Call it for each batch in order.
+    /// Begins the transactions whose first offset is at or before `last_offset`, the end of the next batch in order.
     pub fn advance(&mut self, last_offset: i64) {
         while let Some(&(first_offset, producer_id)) = self.pending.last() {
             if first_offset > last_offset {

@@ -220,7 +220,7 @@ impl BatchBuilder {
         Ok(Batch { schema: self.schema.clone(), data, bytes })
     }
 
-    /// Returns a buffer for a batch's bytes. Give it back with [`Self::recycle`], so that no batch needs a new buffer.
+    /// Returns a buffer for a batch's bytes, which [`Self::recycle`] takes back, so that no batch needs a new buffer.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -249,15 +249,15 @@ fn too_large() -> Fault {
 
 /// A binary or string column.
 ///
-/// The column only counts rows until the first value. Batches without values share an array: many topics have no keys.
+/// Until the first value, the column only counts rows. Batches of nulls share an array: many topics have no keys.
 struct Bytes {
     text: bool,
     ends: Vec<i32>,
     values: Vec<u8>,
     nulls: NullBufferBuilder,
-    /// The number of rows before the first value, which are null and not yet in the vectors.
+    /// The number of rows before the first value; these rows are null and not yet in the vectors.
     counted: usize,
-    /// The last array without a value.
+    /// The last array of nulls only.
     without_values: Option<ArrayData>,
 }
 

@@ -10,8 +10,8 @@ use zstd_safe::{CCtx, CParameter};
 /// The header of snappy-java's framing: magic, version 1, compatible with version 1 and later.
 const XERIAL_HEADER: &[u8] = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01";
 const XERIAL_BLOCK: usize = 32 << 10;
-/// The header of an LZ4 frame: magic, flags and their checksum. Blocks have at most 64 KiB and no checksums. They are
-/// independent, because Java's reader does not support linked blocks.
+/// The header of an LZ4 frame: magic, flags and their checksum. Blocks have at most 64 KiB and no checksums. Blocks
+/// are independent, because Java's reader does not support linked blocks.
 const LZ4_HEADER: &[u8] = &[0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
 const LZ4_BLOCK: usize = 64 << 10;
 const LZ4_STORED: u32 = 1 << 31;
@@ -65,7 +65,7 @@ pub struct Compressor {
     codec: Codec,
     packed: Vec<u8>,
     snappy: snap::raw::Encoder,
-    /// Boxed, because it needs an alignment of 64 bytes, and Python aligns the object that contains it to 16 bytes.
+    /// Boxed, because the table needs an alignment of 64 bytes, and Python aligns its objects to 16 bytes.
     lz4: Box<CompressTable>,
     zstd: Option<CCtx<'static>>,
 }

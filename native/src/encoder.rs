@@ -1,4 +1,4 @@
-//! Encodes rows into record batches: partitions of rows, full batches, refusals.
+//! Encodes rows into record batches: chooses the rows' partitions, seals full batches, and refuses rows.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::split::{after, split};
 const MOST_BYTES: usize = 1 << 30;
 /// The largest allowed number of partitions. All partitions up to the highest used partition need memory.
 const MOST_PARTITIONS: usize = 1 << 20;
-/// The number of buffers that are kept for the next batches, and the largest kept size.
+/// The number of buffers that are kept for the next batches, and the largest size of such a buffer.
 const SPARES: usize = 8;
 const SPARE_MOST: usize = 4 << 20;
 
@@ -387,7 +387,7 @@ mod tests {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    /// Headers without bytes take no memory in Arrow, so a list may be longer than any record.
+    /// Empty headers take no bytes in Arrow, so a row may have more headers than fit in any record.
     #[test]
     fn headers_are_read_up_to_the_limit_of_a_record() {
         let values = Buffers::of(&[Some(b"v")]);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The kind of an error. It decides the remedy: stop, use another engine, request other columns, or raise a limit.
+/// The kind of an error, which decides the remedy: stop, use another engine, request other columns, or raise a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The bytes are not valid, so no broker has stored them.

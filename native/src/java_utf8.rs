@@ -5,8 +5,8 @@ use std::borrow::Cow;
 /// Decodes UTF-8 and replaces invalid bytes with as many U+FFFD as Java's `String` does.
 ///
 /// Rust and Java follow the rule of Unicode's chapter 3.9: one U+FFFD for each longest part that could begin a
-/// character. Only encoded surrogates, U+D800 to U+DFFF, differ. They are not characters, so Rust regards their second
-/// byte as invalid, and `ED A0 80` becomes three U+FFFD. Java decodes surrogates like other characters of three bytes,
+/// character. Only encoded surrogates, U+D800 to U+DFFF, differ. Surrogates are not characters, so Rust regards their
+/// second byte as invalid, and `ED A0 80` becomes three U+FFFD. Java decodes surrogates like characters of three bytes,
 /// and replaces the whole sequence, or the part that exists, with one U+FFFD (`String.decodeUTF8_UTF16`).
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Once;
 
-/// The size of the freed block. The heap keeps at most twice as much unused memory at its end.
+/// The size of the freed block. The heap keeps unused memory of at most twice this size at its end.
 const BLOCK: usize = 16 << 20;
 
 /// Makes glibc's malloc keep freed blocks of up to [`BLOCK`] bytes in this process.

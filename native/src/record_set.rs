@@ -13,7 +13,7 @@ use crate::source::Source;
 /// The reason why [`RecordSet::append`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The builder has no room for the next row. Take its batch and append again.
+    /// The builder has no room for the next row. Take the builder's batch and append again.
     Full,
     /// The record set has no more rows.
     Done,
@@ -134,7 +134,7 @@ impl<S: Source> RecordSet<S> {
         Ok(Progress::Done)
     }
 
-    /// Opens the batch at `self.at` if the batch has rows to append, else skips it. A truncated batch is the end.
+    /// Opens the batch at `self.at` if it has rows to append, else skips it. A truncated batch ends the record set.
     fn open_next(&mut self, builder: &mut BatchBuilder) -> Result<(), Fault> {
         let here = self.source.size().saturating_sub(self.at);
         let mut start = [0; LOG_OVERHEAD];
@@ -329,8 +329,8 @@ impl<S: Source> RecordSet<S> {
     }
 }
 
-/// Returns whether a control batch aborts its producer's transaction. The key of its first record has a version and a
-/// type, which is 0 for an abort.
+/// Returns whether a control batch aborts its producer's transaction. The key of the batch's first record has a version
+/// and a type, which is 0 for an abort.
 fn is_abort_marker(header: &BatchHeader, whole: &[u8], decompressor: &mut Decompressor) -> Result<bool, Fault> {
     if header.count == 0 {
         return Ok(false); // Compaction has removed the marker and kept the empty batch.

@@ -56,7 +56,7 @@ pub fn scan(source: &impl Source, position: i64) -> Scan {
     scan
 }
 
-/// Returns the size that the batch at `at` declares; None if it is truncated or negative.
+/// Returns the size that the batch at `at` declares; None if the size is truncated or negative.
 #[inline(always)]
 fn batch_size(source: &impl Source, at: usize) -> Option<usize> {
     let mut start = [0; LOG_OVERHEAD];

@@ -1,6 +1,6 @@
 //! The source of a record set's bytes.
 
-/// Bytes that are copied batch by batch. They are not borrowed, because another thread can change a Python buffer.
+/// Bytes that are copied batch by batch, and not borrowed, because another thread can change a Python buffer.
 pub trait Source {
     /// Returns the number of bytes.
     fn size(&self) -> usize;

@@ -6,7 +6,7 @@ use crate::filling::{Content, Filling, Producer};
 use crate::header::{BatchHeader, HEADER_LEN};
 use crate::record::Record;
 
-/// The limit on decompressed bytes. No lower limit is needed, because this encoder has compressed the batch.
+/// The limit on decompressed bytes. A high limit is safe, because this encoder has compressed the batch.
 const MOST_UNPACKED: usize = 1 << 31;
 
 /// Returns both halves, whose records keep their sequence numbers, and the size of the first half before compression.

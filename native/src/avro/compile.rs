@@ -27,7 +27,7 @@ pub fn compile(writer: &Schema, reader: &Schema, slot: &Slot) -> Result<Plan, Fa
     }
 }
 
-/// Returns the error that the decoding of every value would have.
+/// Returns the error with which the decoding of every value would fail, if any.
 fn certain_error(op: &Op) -> Option<Fault> {
     match op {
         Op::Error(fault) => Some(fault.clone()),
@@ -173,7 +173,7 @@ impl<'a> Compiler<'a> {
         Op::Error(Fault::new(format!("{written} of the writer schema cannot be read as {read}")))
     }
 
-    /// Compiles the reading of `w` as branch `i` of the reader's union.
+    /// Compiles how the writer's type `w` is read as branch `i` of the reader's union.
     fn branch(&mut self, w: Id, read: &[Id], i: usize, slot: &Slot) -> Result<Op, Fault> {
         let reader = self.pair.reader;
         let Some(&r) = read.get(i) else { return Err(Fault::new(MISMATCH)) };

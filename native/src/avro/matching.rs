@@ -38,8 +38,8 @@ impl Pair<'_> {
         }
     }
 
-    /// Returns the branch of the reader's union `branches` that reads `w`, by Java's `ReaderUnion.firstMatchingBranch`,
-    /// which accepts more than the specification does.
+    /// Returns the branch of the reader's union `branches` that reads the writer's type `w`, by Java's
+    /// `ReaderUnion.firstMatchingBranch`, which accepts more than the specification does.
     pub fn branch(&self, w: Id, branches: &[Id], steps: &mut usize) -> Option<usize> {
         self.branch_within(w, branches, steps, 0)
     }
@@ -85,7 +85,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Returns whether Java can resolve a field, perhaps with an error in a part of it.
+    /// Returns whether Java can resolve a field, even if it cannot resolve a nested part of the field.
     fn field_fits(&self, w: Id, r: Id, steps: &mut usize, nesting: usize) -> bool {
         *steps = steps.saturating_sub(1);
         if *steps == 0 || nesting > MAX_NESTING {

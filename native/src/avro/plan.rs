@@ -16,7 +16,7 @@ pub enum Op {
     /// A date or time whose unit is this many of the column's units.
     IntTimes(i64),
     LongTimes(i64),
-    /// A time whose column has a larger unit: this many of the time's units. A value that is not a multiple is bad.
+    /// A time whose column has a unit of this many of the time's units. A time that is no multiple of this unit is bad.
     LongParts(i64),
     /// An int or long that is a float in the reader schema, so it may lose digits, even if the column is a double.
     IntAsFloat,
@@ -75,14 +75,14 @@ pub struct Default {
     pub name: Arc<str>,
     pub part: usize,
     pub bytes: Vec<u8>,
-    /// Decodes these bytes, which are in the reader schema.
+    /// Decodes `bytes`, which are encoded by the reader schema.
     pub plan: Plan,
 }
 
 #[derive(Debug)]
 pub struct Items {
     pub op: Op,
-    /// The bits of an item, without its texts and inner items.
+    /// The memory of an item in bits, without its texts and inner items.
     pub bits: u64,
 }
 

@@ -14,7 +14,7 @@ const TOO_LARGE: &str = "the time is too large for its unit in the column";
 pub struct Run<'a> {
     plan: &'a Plan,
     budget: &'a mut Budget,
-    /// Whether texts are checked here to be UTF-8; else the caller checks the column.
+    /// Whether each text is checked to be UTF-8; else the caller checks the whole column.
     check_texts: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Sl
 
 /// How a union without its null branch becomes a column.
 pub enum Choice {
-    /// The type of its only branch.
+    /// The union has one branch, of this type.
     One(Id),
     /// A long column for int and long, or a double column for float and double.
     Wide(Shape),
@@ -24,7 +24,7 @@ impl Slot {
     /// fields.
     ///
     /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, at least 1, before
-    /// fields are left out. If it is below 1, a record within itself becomes a text of JSON.
+    /// fields are left out. If `recursion` is below 1, a record within itself becomes a text of JSON.
     pub fn of_schema(schema: &Schema, wanted: Option<&DataType>, recursion: i64) -> Result<Self, Fault> {
         check_recursion(recursion)?;
         let mut shapes = Shapes { schema, recursion, columns: 0, nesting: 0, open: HashMap::new() };
@@ -33,7 +33,7 @@ impl Slot {
     }
 }
 
-/// The most digits of a decimal in Spark and in Arrow's decimal128. A schema's decimal may have more digits.
+/// The most digits of a decimal in Spark and in Arrow's decimal128. An Avro decimal may have more digits.
 pub const DECIMAL_DIGITS: u32 = 38;
 
 /// Returns how the union of `branches` becomes a column.
@@ -53,7 +53,7 @@ struct Shapes<'a> {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// The number of records of each type that contain the current position.
+    /// How deep each record type is nested in itself at the current position.
     open: HashMap<Id, i64>,
 }
 

@@ -8,7 +8,7 @@ use crate::values::column::MISMATCH;
 use crate::values::fault::Fault;
 use crate::varint::{take, varint, varlong};
 
-/// How the bytes of a value are skipped. Every value has at least one byte, except a value of `Bytes`.
+/// How the bytes of a value are skipped. Only a value of `Bytes` may have no bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
     Bytes(usize),
@@ -30,7 +30,7 @@ fn too_deep() -> Fault {
     Fault::new(format!("records, arrays and maps are nested more than {MAX_NESTING} deep"))
 }
 
-/// The skips of a schema's types. Skips share records, so they are not larger than the schema.
+/// The skips of a schema's types. Each record type has one skip, so the skips are not larger than the schema.
 #[derive(Debug, Default)]
 pub struct Skips {
     records: Vec<Skip>,

@@ -31,7 +31,7 @@ pub enum Node {
 #[derive(Debug)]
 pub struct Items {
     pub node: Node,
-    /// The bits of an item, without its texts and inner items.
+    /// The memory of an item in bits, without its texts and inner items.
     pub bits: u64,
 }
 

@@ -74,7 +74,7 @@ fn not_finite(value: f64, out: &mut Vec<u8>) {
     string(name.as_bytes(), out);
 }
 
-/// Appends a number with an exponent. `tiny`: the number is so small that one more digit is nearer.
+/// Appends a number with an exponent. `tiny`: the number is subnormal, so a second digit makes the text more exact.
 fn scientific(value: impl LowerExp, tiny: bool, out: &mut Vec<u8>) {
     let mut text = format!("{value:e}");
     if tiny && !text.contains('.') {

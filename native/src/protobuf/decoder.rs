@@ -118,7 +118,7 @@ impl Decoder {
 }
 
 impl Writer {
-    /// Removes the indexes of a record's message, and returns its name without its package.
+    /// Removes the message indexes of a record, and returns the message's name without the package.
     fn message(&self, input: &mut &[u8]) -> Result<&String, Fault> {
         let path = message_indexes(input)?;
         let found = self.names.iter().find(|(known, _)| *known == path).map(|(_, name)| name);

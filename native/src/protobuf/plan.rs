@@ -32,7 +32,7 @@ pub struct Field {
     pub part: Option<usize>,
     pub oneof: Option<usize>,
     pub how: How,
-    /// The bits of an item, without its texts and inner items.
+    /// The memory of an item in bits, without its texts and inner items.
     pub bits: u64,
 }
 
@@ -103,7 +103,7 @@ pub enum Absent {
     Map,
     Value(Constant),
     Required(Arc<str>),
-    /// A map's value: the field at this position, read from no bytes.
+    /// A map's value, decoded from no bytes as the field at this position.
     Empty(usize),
 }
 
@@ -190,8 +190,8 @@ impl Value {
 impl Message {
     /// Returns the columns and the plan of a message, with the fields of `wanted`, in that order, or all fields.
     ///
-    /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. If it is below 1, a
-    /// message within itself becomes a text of JSON.
+    /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. If `recursion` is
+    /// below 1, a message within itself becomes a text of JSON.
     pub fn of_type(
         kind: &MessageDescriptor,
         wanted: Option<&DataType>,
@@ -232,7 +232,7 @@ struct Planner {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// The number of messages of each type that contain the current position.
+    /// How deep each message type is nested in itself at the current position.
     open: HashMap<String, i64>,
 }
 
@@ -463,7 +463,7 @@ fn absent(field: &FieldDescriptor) -> Absent {
     })
 }
 
-/// Returns the bits of an item of the field, without its texts and inner items.
+/// Returns the memory of an item of the field in bits, without its texts and inner items.
 fn bits_of(slot: &Slot, how: &How) -> u64 {
     match (&slot.shape, how) {
         (Shape::List(item), How::Many(_)) => item.bits_of_item(),

@@ -17,7 +17,7 @@ use crate::varint::array;
 /// The decoding of one record.
 pub struct Run<'a> {
     budget: &'a mut Budget,
-    /// Whether texts are checked to be UTF-8 here; else the caller checks the column.
+    /// Whether each text is checked to be UTF-8; else the caller checks the whole column.
     check_texts: bool,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes a message up to the end of the input, or of the group with this number. `rows`: the columns' earlier rows.
+    /// Takes a message up to the end of the input or of the group `group`. `rows`: the columns' earlier rows.
     fn message(
         &mut self,
         plan: &Message,

@@ -28,7 +28,7 @@ pub type Exported<'py> = (Bound<'py, PyCapsule>, Bound<'py, PyCapsule>);
 
 /// Exports an array, which keeps its buffers alive, with its schema.
 ///
-/// `requested`: the schema that the consumer prefers. A producer may ignore it, and the consumer casts the data.
+/// `requested`: the schema that the consumer prefers. A producer may ignore this schema; the consumer then casts.
 pub fn exported<'py>(
     py: Python<'py>,
     schema: Bound<'py, PyCapsule>,

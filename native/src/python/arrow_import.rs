@@ -15,7 +15,7 @@ use pyo3::types::PyCapsule;
 use crate::arrays::Validity;
 use crate::refusal::Refusal;
 
-/// The limit on rows, as for columns with 32-bit offsets. Within it, sums and products of lengths do not overflow.
+/// The limit on rows, as for 32-bit offsets. Within this limit, sums and products of lengths do not overflow.
 const MOST_ROWS: usize = 1 << 31;
 const OFFSET_WIDTH: usize = 4;
 const LARGE_OFFSET_WIDTH: usize = 8;

@@ -6,7 +6,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::source::Source;
 
-/// A part of a `bytes` or `bytearray`. It keeps the object alive, and prevents a resize of the object.
+/// A part of a `bytes` or `bytearray`; keeps the object alive, and prevents a resize of the object.
 pub struct Buffer {
     keeper: Option<Py<PyAny>>,
     address: usize,
@@ -39,7 +39,7 @@ impl Buffer {
         }
     }
 
-    /// Borrows the part of `object` from `start` to `end`; None for the end of the buffer.
+    /// Borrows the part of `object` from `start` to `end`; None: up to the end of the buffer.
     pub fn part(object: &Bound<'_, PyAny>, start: usize, end: Option<usize>) -> PyResult<Self> {
         let whole = Self::new(object)?;
         let (len, end) = (whole.len, end.unwrap_or(whole.len));

@@ -23,8 +23,8 @@ use arrow_export::{Exported, exported, schema_capsule};
 use buffer::Buffer;
 use errors::arrow_error;
 
-/// The number of the interface in `kafkagroup_native.pyi`. `kafka_source` compares it with its own number
-/// (`engine_selection.py`) before it plans a query. Raise both numbers with every change of the interface.
+/// The version of the interface in `kafkagroup_native.pyi`. Before `kafka_source` plans a query, it compares this
+/// version with the version in `engine_selection.py`. Raise both versions with every change of the interface.
 const INTERFACE: u32 = 9;
 
 #[pymodule]

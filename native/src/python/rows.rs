@@ -44,7 +44,7 @@ pub fn rows(batch: Column<'_>, timestamp: i64) -> Result<Rows<'_>, Refusal> {
     })
 }
 
-/// Returns a binary column. `before`: the offset, in rows, of the struct array around it.
+/// Returns a binary column. `before`: the offset, in rows, of the struct array that contains the column.
 fn binary<'a>(name: &str, column: Column<'a>, before: usize) -> Result<Binary<'a>, Refusal> {
     match column.kind {
         // Strings have the same buffers, and Kafka stores bytes, so UTF-8 need not be checked.

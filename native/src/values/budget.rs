@@ -4,12 +4,12 @@ use super::fault::Fault;
 
 /// The limit of a record if none is given.
 pub const DEFAULT_LIMIT: usize = 64 << 20;
-/// The largest allowed limit of a record or a batch. It keeps a batch that gets one more record below 2^31 bytes and
-/// items, the limit of Arrow's offsets.
+/// The largest allowed limit of a record or a batch. With this limit, a batch and one more record stay below 2^31 bytes
+/// and items, the limit of Arrow's offsets.
 pub const MOST: usize = (1 << 30) - 1;
 
-/// The memory that a record may still take. The bits of each row of its columns count, and the bytes of each text. A
-/// repeated field counts each time. An item of a list counts as at least a byte, which also bounds the time.
+/// The memory that a record may still take. The bits of each row of the record's columns count, and the bytes of each
+/// text. A repeated field counts each time. A list's item counts as at least a byte, which also limits decoding time.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,

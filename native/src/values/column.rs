@@ -47,7 +47,7 @@ pub enum Data {
     Struct(Struct),
 }
 
-/// The columns of a struct. They get the struct's nulls in runs, so that nulls of a wide struct cost little.
+/// The columns of a struct. The columns get the struct's nulls in runs, so that nulls of a wide struct cost little.
 #[derive(Debug)]
 pub struct Struct {
     rows: usize,
@@ -214,8 +214,8 @@ impl Column {
         }
     }
 
-    /// Appends a null. A column without nulls gets a value instead, which is never read, because a struct around it is
-    /// null.
+    /// Appends a null. A column that cannot have nulls gets any value, which is never read, because the struct around
+    /// the column is null.
     pub fn push_null(&mut self) {
         if let Some(nulls) = &mut self.nulls {
             nulls.append_null();
@@ -304,7 +304,7 @@ impl Column {
         }
     }
 
-    /// Appends, in ascending order, the rows from `first` on whose value occurs again later; for columns of map keys.
+    /// For map keys: appends, in ascending order, the rows from `first` on whose value is in a later row too.
     pub fn replaced_since(&self, first: usize, replaced: &mut Vec<usize>) {
         match &self.data {
             Data::Bytes(bytes) => coming_again(bytes.since(first), first, replaced),
@@ -410,7 +410,7 @@ impl Struct {
 
 impl Data {
     /// Appends the two's complement `bytes`, most significant first, to a decimal column, with `shift` more digits
-    /// after the point, or fewer if it is negative.
+    /// after the point, or fewer if `shift` is negative.
     #[inline(always)]
     pub fn push_decimal(limit: i128, values: &mut Vec<i128>, bytes: &[u8], shift: i32) -> Parsed<()> {
         let negative = match bytes.first() {
@@ -445,7 +445,7 @@ fn shifted(value: i128, shift: i32) -> Parsed<i128> {
     }
 }
 
-/// Appends the numbers of the values that occur again later; the first value has the number `first`.
+/// Appends the numbers of the values that a later value repeats; the first value has the number `first`.
 fn coming_again<T: Eq + Hash>(values: impl Iterator<Item = T> + Clone, first: usize, replaced: &mut Vec<usize>) {
     const FEW: usize = 8;
     if values.clone().nth(FEW).is_none() {

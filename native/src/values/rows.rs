@@ -88,7 +88,7 @@ impl<T> Default for Writers<T> {
 }
 
 impl<T> Writers<T> {
-    /// Keeps the plan of a writer schema; if there are too many, it replaces the least recently used plan.
+    /// Keeps the plan of a writer schema; if there are too many plans, replaces the least recently used plan.
     pub fn put(&mut self, id: u64, is: T) {
         if self.find(id).is_none() && self.known.len() >= MAX_WRITERS {
             let oldest = self.known.iter().map(|writer| writer.last_used).min();
@@ -113,8 +113,8 @@ impl<T> Writers<T> {
         found.map(|writer| &writer.is).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
     }
 
-    /// Returns the schema ids of the values that have no plan yet, and the number of first values that can be decoded
-    /// together, because all their schemas can be kept.
+    /// Returns the schema ids of the values that have no plan yet, and how many of the first values can be decoded
+    /// together. The plans of these values can all be kept.
     pub fn missing(&mut self, values: &impl Values, framing: Framing) -> Result<(Vec<u64>, usize), Failure> {
         self.now += 1;
         let (mut missing, mut met, mut last) = (BTreeSet::new(), 0, None);
@@ -186,7 +186,7 @@ impl Rows {
 }
 
 /// Adds a row for each value with `decode`, until the batch is full. `decode` gets the value's number and bytes, and a
-/// budget. For a bad value it returns the schema id, if any, and the reason. Null and bad values become null rows.
+/// budget; for a bad value it returns the schema id, if any, and the reason. Null and bad values become null rows.
 #[inline(always)]
 pub fn rows_of(
     values: &impl Values,

@@ -15,7 +15,7 @@ use crate::values::spark_names;
 /// A struct that becomes a message.
 #[derive(Debug)]
 pub struct Message {
-    /// Sorted by the numbers of their fields.
+    /// The steps, sorted by the numbers of their fields.
     pub steps: Vec<Step>,
     /// For each oneof that has several members in the struct, the steps of these members.
     pub oneofs: Vec<Vec<usize>>,
@@ -39,7 +39,7 @@ pub enum How {
         required: bool,
     },
     Many(Value),
-    /// All items in one piece.
+    /// All items of a repeated field in one piece (packed).
     Packed(Value),
     Map {
         key_tag: Vec<u8>,

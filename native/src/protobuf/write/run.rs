@@ -288,7 +288,7 @@ fn with_length(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the bytes of `write`, with their length before them.
+/// Appends the bytes that `write` appends, with their length before them.
 fn prefixed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Stop>) -> Result<(), Stop> {
     // Most lengths have one byte; bytes after a longer length are moved.
     let at = out.len();
