@@ -319,7 +319,7 @@ async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPar
 async def _check_set(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
 ) -> None:
-    """Check after a failed commit whether only its response was lost: return if the offsets are set, else raise.
+    """Check after a failed commit whether only the response was lost: return if the offsets are set, else raise.
 
     Raises:
         UnknownOutcomeError: The coordinator does not answer, or only some of the offsets are set.

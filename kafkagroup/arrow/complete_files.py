@@ -15,7 +15,7 @@ from kafka_source.errors import InvalidConfigurationError
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a temporary file beside `path`. At the end of the block rename it to `path`; after an error remove it.
+    """Yield a temporary file beside `path`, which becomes `path` at the end of the block, or is removed after an error.
 
     After a kill the file `.NAME.partial` remains, until the next writer of this path overwrites it.
 

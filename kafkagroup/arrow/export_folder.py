@@ -46,7 +46,7 @@ class Begun:
         form: The file format of the parts.
         columns: The columns of the records.
         start: The start of the first export.
-        starts: The offsets of the start, by partition. Partitions that were created later start at 0.
+        starts: The offsets of the start, by partition. A partition that is not in `starts` starts at 0.
     """
 
     topic: str

@@ -125,10 +125,10 @@ def _with_flags(pattern: re.Pattern[str]) -> str:
 
 
 def columns_named(columns: Columns) -> tuple[Column, ...]:
-    """Return the columns of these names, in their order.
+    """Return the columns of these names, in the order of the names.
 
     Raises:
-        OptionError: A record has no such column, the type is wrong, or the list is empty.
+        OptionError: A record has no such column, a type is wrong, a column is named twice, or no column is named.
     """
     named = columns.split(",") if isinstance(columns, str) else list(columns)
     wanted = [one.split() for one in named]

@@ -240,7 +240,7 @@ def _of_kcat(option: str, value: str, partitions: list[str]) -> tuple[str, ...]:
 
 
 def _topic_in(line: Sequence[str]) -> int | None:
-    """Return the topic's index: after -t, or the first word that is neither option nor value; None: no topic."""
+    """Return the topic's index in the line: after -t, or the first word that is no option or value; None: no topic."""
     for at, word in enumerate(line):
         before = line[at - 1] if at else ""
         if before in ("-t", "--topic") or (

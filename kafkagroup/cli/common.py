@@ -178,8 +178,8 @@ def emit(output: Output, *listings: Listing, document: bool = False) -> None:
     """Print listings to standard output.
 
     Args:
-        output: The format. JSON is an array of objects for one listing, and an object of such arrays for several. CSV
-            (with a line of names) and JSON lines contain the first listing only.
+        output: The format. JSON is an array of objects for one listing, and an object of such arrays for several
+            listings. CSV (with a line of names) and JSON lines contain the first listing only.
         listings: The listings.
         document: Whether the JSON of one listing is an object, not an array.
     """

@@ -69,10 +69,10 @@ def stop(
 ) -> None:
     """Stop the queries of a group at boundaries, and wait until each partition is at its boundary.
 
-    From its next trigger on, each query reads up to the boundaries of its partitions and commits. When all its
-    partitions are at their boundaries, the query leaves the group. Partitions without an offset in OFFSETS stop at
-    their current offset. A query that starts later stays idle until `resume`. The exit code is 3 after --timeout, or
-    if queries have passed a boundary.
+    From its next trigger on, each query reads up to the boundaries of its partitions and commits. A query
+    leaves the group when all its partitions are at their boundaries. Partitions without an offset in OFFSETS stop at
+    their current offset. A query that starts in a stopped group stays idle until `resume`. The exit code is 3
+    after --timeout, or if queries have passed a boundary.
     """
     from kafkagroup.admin import stop as stop_group
 

@@ -75,8 +75,8 @@ def table(listing: Listing, width: int) -> Table:
 def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
     """Return the width of each column, so that the table fits if possible.
 
-    Rich would fold all columns a little, or leave a column out. Here only the widest column shrinks: first the widest
-    of the columns with several words, then the widest of all columns without numbers.
+    Rich would fold all columns a little, or leave a column out. This function shrinks only the widest column: first the
+    widest column with several words, then the widest column without numbers.
 
     Args:
         cells: The cells of each column, with its heading.
@@ -164,7 +164,7 @@ def _time(milliseconds: int) -> str:
 
 
 def _width(rows: Iterable[WatchRow | WatchMember | WatchPartition]) -> int:
-    """Return the sum of the widths that depend on the groups."""
+    """Return the total width of the columns whose width depends on the groups."""
     groups = [row for row in rows if isinstance(row, WatchRow)]
     columns = (
         ["group", *(visible(row.group) for row in groups)],

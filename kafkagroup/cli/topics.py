@@ -320,7 +320,7 @@ def export(
     """Write the records of a topic to Parquet, Arrow, CSV or JSON lines, without joining a group or committing offsets.
 
     A file appears when it is complete. In a folder, the name of each part contains its offsets. The next export to the
-    folder adds the later records, each record once, even after a crash.
+    folder adds the records since then, each record once, even after a crash.
     """
     path = None if to == "-" else Path(to)
     is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())

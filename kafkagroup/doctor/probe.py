@@ -188,7 +188,7 @@ def _speaks_tls(endpoint: Endpoint, seconds: float) -> bool:
 
 
 def _unmatched_certificate(endpoint: Endpoint, settings: Settings, seconds: float) -> Certificate | None:
-    """Return a certificate that is trusted but not valid for the host's name; None if it is not trusted."""
+    """Return a certificate that is trusted but not valid for the host's name; None: not trusted."""
     context = ssl_context(replace(tls_of(settings), check_hostname=False))
     try:
         with connect_first(endpoint.host, endpoint.port, seconds) as sock:

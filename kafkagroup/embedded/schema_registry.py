@@ -23,7 +23,7 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 
 
 class SchemaRegistry:
-    """A schema registry in its own process. It keeps schemas in memory, and loses them when it stops.
+    """A schema registry in its own process. The registry loses its schemas when it stops.
 
     Use the class as a context manager. If the process that started the registry ends, even by SIGKILL, the registry
     stops.

@@ -84,9 +84,9 @@ class Rates:
 
     Attributes:
         edges: The start of each rate, and the end of the last rate.
-        read: The offsets per second that the query read.
-        written: The offsets per second that producers wrote to the query's partitions.
-        bytes: The bytes per second, as the quota measured them.
+        read: The rate at which the query read, in offsets a second.
+        written: The rate at which producers wrote to the query's partitions, in offsets a second.
+        bytes: The rate of reading in bytes a second, as the quota measured it.
         quota_records: The quota in records a second.
         quota_bytes: The quota in bytes a second.
         throttled: Whether the whole quota was used.

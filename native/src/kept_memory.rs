@@ -10,9 +10,8 @@ const BLOCK: usize = 16 << 20;
 ///
 /// An encoder allocates and frees blocks of a batch's size (1 MB) all the time. By default glibc maps each block of
 /// more than 128 KiB separately and unmaps it when it is freed. The page faults in the next batch took two thirds of
-/// the CPU time for values of 1 kB. The threshold rises to the size of the largest mapped block that was freed, up to
-/// 32 MiB (`mallopt(3)`, M_MMAP_THRESHOLD), so allocating and freeing one block raises the threshold. With another
-/// malloc, this function has no effect.
+/// the CPU time for values of 1 kB. Freeing a mapped block raises this threshold to the block's size, up to 32 MiB
+/// (`mallopt(3)`, M_MMAP_THRESHOLD). With another malloc, this function has no effect.
 pub fn keep_freed_blocks() {
     static DONE: Once = Once::new();
     // `black_box` is needed, because the compiler may leave out an unused allocation.

@@ -1,8 +1,8 @@
 //! Reads LZ4 frames and decompresses their blocks with lz4_flex.
 //!
-//! A Kafka batch is often a frame of 16 KiB, but for each frame lz4_flex's own reader allocates and clears buffers of
-//! up to 8 MiB, and copies each block twice. Here blocks are decompressed directly into the batch's buffer. The frame's
-//! xxHash checksums are not verified, because the batch's CRC-32C covers the same bytes.
+//! A Kafka batch is often a frame of 16 KiB, but lz4_flex's own reader allocates and clears up to 8 MiB for each frame,
+//! and copies each block twice. This module decompresses blocks directly into the batch's buffer. The frame's xxHash
+//! checksums are not verified, because the batch's CRC-32C covers the same bytes.
 
 use crate::error::Fault;
 use crate::limited_buffer::LimitedBuffer;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::schema::{Id, Kind, Schema, simple};
 
-/// Types that are nested more deeply are not compared: a column has at most 64 levels, and a union or record takes one
+/// Types below this nesting are not compared, because a column has at most 64 levels, and a union or record takes one
 /// level.
 const MAX_NESTING: usize = 128;
 

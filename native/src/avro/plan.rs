@@ -46,7 +46,7 @@ pub enum Op {
     },
     /// A value of the writer's type that becomes a text of JSON.
     Json(Id),
-    /// A part that cannot be resolved, which is an error only if a value has it.
+    /// A part that cannot be resolved: an error, but only for values that have this part.
     Error(Fault),
 }
 

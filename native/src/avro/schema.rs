@@ -125,7 +125,7 @@ static NULL: Type = Type { kind: Kind::Null, logical: None, name: None, aliases:
 const FIXED_LIMIT: u64 = 1 << 30;
 
 impl Schema {
-    /// Parses a schema. The branches of a union at the root may be separate schemas, which define a name differently.
+    /// Parses a schema. The branches of a union at the root may be separate schemas that define a name differently.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let json = parsed(text)?;
         let mut parser = Parser::default();

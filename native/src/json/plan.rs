@@ -47,7 +47,7 @@ pub struct Named {
 #[derive(Debug)]
 pub struct Fields {
     pub fields: Vec<Named>,
-    /// Empty if there are few names.
+    /// The fields' positions by name; empty if there are few names.
     by_name: HashMap<Arc<str>, usize>,
 }
 

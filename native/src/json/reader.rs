@@ -487,7 +487,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns a word whose lowest bit is in the first byte that is a quotation mark, a backslash or a control character.
+/// Returns a word whose lowest set bit is in the first quotation mark, backslash or control character.
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;

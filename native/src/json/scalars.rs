@@ -101,7 +101,7 @@ pub fn timestamp(mut text: &[u8]) -> Option<(i64, Option<i64>)> {
 
 pub const TOO_LARGE: &str = "the number is too large for a bigint";
 
-/// Returns a number with a point or an exponent as an integer.
+/// Returns the integer that a text with a point or an exponent stands for.
 #[cold]
 pub fn integer(text: &[u8]) -> Parsed<i64> {
     const FRACTION: &str = "the number is not an integer";

@@ -62,7 +62,7 @@ pub fn single(value: f32, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a number that JSON lacks as a string.
+/// Appends NaN or an infinity as a string, because JSON has no such numbers.
 fn not_finite(value: f64, out: &mut Vec<u8>) {
     let name = if value.is_nan() {
         "NaN"

@@ -14,7 +14,7 @@ use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Sl
 /// A message whose fields become columns.
 #[derive(Debug)]
 pub struct Message {
-    /// Sorted by number: fields that are columns, and fields that reset a column of the same oneof.
+    /// The fields that are columns, or that reset a column of the same oneof, sorted by number.
     pub fields: Vec<Field>,
     /// The value of each column if the message does not have its field.
     pub absent: Vec<Absent>,
@@ -438,7 +438,7 @@ pub fn instant_of(kind: &MessageDescriptor) -> Option<Instant> {
     Some(Instant { seconds, nanos, is_duration: kind.name() == "Duration" })
 }
 
-/// Returns the value of a field that a message lacks, if it is neither repeated nor required.
+/// Returns the value of a field that a message lacks; the field is neither repeated nor required.
 fn absent(field: &FieldDescriptor) -> Absent {
     let has_default = field.field_descriptor_proto().default_value.is_some();
     if field.supports_presence() && !has_default && !field.parent_message().is_map_entry() {

@@ -1,8 +1,8 @@
 //! Runs a plan: takes the fields of a message, in any order, and adds a row to each of its columns.
 //!
 //! As Protobuf defines, a field that comes again replaces the earlier value, but a message that comes again is merged
-//! with the earlier message. A column grows at its end only. So the lists of a message end when the whole message is
-//! read, and a merge opens the row of the earlier message again.
+//! with the earlier message. Columns grow only at their ends, so the lists of a message end when the whole message is
+//! read. For a merge, the row of the earlier message is opened again.
 
 use super::plan::{Absent, Constant, Field, How, Message, Value};
 use super::text;
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
         self.value(field.number, value, column, input).map_err(|fault| fault.within(&ITEM))
     }
 
-    /// Takes a value of a field that the message had before.
+    /// Takes a value of a field that already had a value in this message.
     #[cold]
     fn again(
         &mut self,

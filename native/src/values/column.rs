@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::slot::{Shape, Slot};
 use crate::varint::{Parsed, take};
 
-/// A column of any type. All its parts have the same number of rows between two records.
+/// A column of any type. Between two records, all parts of the column have the same number of rows.
 #[derive(Debug)]
 pub struct Column {
     /// None: no row is null.
@@ -41,7 +41,7 @@ pub enum Data {
         ends: Vec<i32>,
         /// The keys and the values.
         entries: Box<[Column; 2]>,
-        /// The entries whose key comes again in the same map, ascending; they are removed when the column is finished.
+        /// The entries whose key a later entry of the map repeats, ascending; removed when the column is finished.
         replaced: Vec<usize>,
     },
     Struct(Struct),
@@ -185,7 +185,7 @@ impl Column {
         self.nulls.as_ref().is_some_and(|nulls| row < nulls.len() && !nulls.is_valid(row))
     }
 
-    /// Removes the end of the last list or map of the column, so that it gets the next items.
+    /// Removes the end of the last list or map of the column, so that this list or map gets the next items.
     pub fn reopen(&mut self) {
         let (Data::List { ends, .. } | Data::Map { ends, .. }) = &mut self.data else { return };
         ends.pop();

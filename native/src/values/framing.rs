@@ -17,9 +17,9 @@ pub enum Framing {
     /// Avro's single-object encoding: C3 01 and the CRC-64-AVRO fingerprint of the schema.
     SingleObject,
     /// A byte 3, a byte for the compression (0, or 5 for zlib) and a UUID of 16 bytes, as written by AWS Glue's
-    /// serializers. The UUID is not looked up: all values have the writer schema 0.
+    /// serializers. The UUID is not looked up: the id of each writer schema is 0.
     Glue,
-    /// No framing: all values have the writer schema 0.
+    /// No framing: the id of each writer schema is 0.
     None,
 }
 

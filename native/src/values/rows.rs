@@ -63,7 +63,7 @@ pub enum Failure {
     Arrow(ArrowError),
 }
 
-/// The plans of the writer schemas that were used last, sorted by their ids.
+/// The plans of the most recently used writer schemas, sorted by the schemas' ids.
 #[derive(Debug)]
 pub struct Writers<T> {
     known: Vec<Writer<T>>,

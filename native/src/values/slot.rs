@@ -72,7 +72,7 @@ pub struct Part {
 
 /// The limit on a schema's columns, because recursion and repeated types multiply columns.
 pub const MAX_COLUMNS: usize = 20_000;
-/// Arrow's C++ library imports no type that is nested more deeply.
+/// The limit on the nesting of types that Arrow's C++ library imports.
 pub const MAX_NESTING: usize = 64;
 /// The limit of Spark's `recursiveFieldMaxDepth`.
 const MAX_RECURSION: i64 = 15;
@@ -122,7 +122,7 @@ impl Slot {
         own + u64::from(self.nullable)
     }
 
-    /// Returns the bits of an item of a list: at least a byte, so that items that need no memory are bounded too.
+    /// Returns the bits of an item of a list: at least a byte, which limits also the number of items without memory.
     pub fn bits_of_item(&self) -> u64 {
         self.bits().max(8)
     }

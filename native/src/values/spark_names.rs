@@ -2,7 +2,7 @@
 
 use arrow_schema::{DataType, TimeUnit};
 
-/// Returns the name in Spark's SQL of an Arrow type that Spark makes.
+/// Returns the name that Spark's SQL has for an Arrow type.
 pub fn of_column(kind: &DataType) -> String {
     match kind {
         DataType::Null => "void".into(),
