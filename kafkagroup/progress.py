@@ -1,6 +1,6 @@
 """Listeners to a query's progress: the lag of its sources (`LagListener`), the stop of its group (`StopListener`).
 
-Spark leaves `sources[].metrics` of a Python source empty. A listener computes these figures from the offsets in the
+Spark leaves `sources[].metrics` of a Python source empty. A listener computes the lag from the offsets in the
 progress:
 
     from kafkagroup.progress import LagListener
@@ -77,9 +77,9 @@ class SourceLag:
     def metrics(self) -> dict[str, str]:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
-        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. kafkagroup adds its own figures:
-        `badRecords` of a query that continues after bad values; `coresNeeded` with `targetTriggerDuration`;
-        `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs` with `maxTimestampSkew`.
+        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. kafkagroup adds `badRecords`
+        if a query continues after bad values, `coresNeeded` with `targetTriggerDuration`, and `leastTimestamp`,
+        `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs` with `maxTimestampSkew`.
         """
         if not self.behind:
             return {}

@@ -227,7 +227,7 @@ def spark_line(values: list[int]) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """Return a duration in at most two units: `2h 5m`; `-` if unknown."""
+    """Return a duration in at most two units, for example `2h 5m`; `-` if unknown."""
     if seconds is None:
         return "-"
     whole = round(seconds)
@@ -245,7 +245,7 @@ def _offsets_in(
 
 
 def _rate(before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int], seconds: float) -> float | None:
-    """Return the offsets per second; None: no time passed. A partition whose offset a rewind decreased adds 0."""
+    """Return the offsets per second; None: no time passed. A partition adds 0 after a rewind to a lower offset."""
     if seconds <= 0:
         return None
     return sum(max(0, offset - before[tp]) for tp, offset in now.items() if tp in before) / seconds

@@ -96,7 +96,7 @@ def consume(
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
         start: The start of partitions without a committed offset: `earliest`, `latest`, a time, `-1h`, or offsets.
         columns: As in `read`.
-        function: As in `read`. The function is called for each batch of records, and its rows become one batch. So
+        function: As in `read`. The function is called for each batch of records, and its rows become one batch.
             `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
         max_bytes: The approximate memory of the stream.

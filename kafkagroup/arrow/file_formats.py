@@ -45,7 +45,7 @@ class BatchWriter(ABC):
         """Write the remaining rows, and the end of the file."""
 
     def give_up(self) -> None:  # noqa: B027 - most writers have nothing to do
-        """Write nothing more, because the file is removed, or closed without its end."""
+        """Write nothing more, because the caller removes the file, or closes it without its end."""
 
 
 def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: bool = False) -> BatchWriter:

@@ -86,7 +86,7 @@ def rewind(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set the committed offsets of a group that has no members, or only streams of kafkagroup.
+    """Set the committed offsets of a group that has no members, or whose members are streams of kafkagroup.
 
     Give one target. An offset outside the log becomes the nearest offset of the log. Running queries finish their
     micro-batch and continue at the new offsets without a restart. At their next start, stopped queries with a

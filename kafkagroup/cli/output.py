@@ -71,7 +71,7 @@ def cell(value: object, missing: str = MISSING) -> str:
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions with their numbers as ranges: `orders 0-3, 7; payments 0`."""
+    """Return partitions with their numbers as ranges, for example `orders 0-3, 7; payments 0`."""
     # Imported here, because this import loads the assignors, which `--help` must not load.
     from kafka_source.model.partition_runs import numbers_by_topic, runs_text
 

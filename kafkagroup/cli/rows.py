@@ -351,7 +351,7 @@ class TransactionRow:
         query: The query that decided the commit; None: undecided.
         batch: The transaction's micro-batch; None: undecided.
         open_seconds: For how long the transaction has been open; None: decided.
-        timeout_seconds: The time after which the brokers abort the transaction; None: decided.
+        timeout_seconds: For how long the brokers let the transaction be open; None: decided.
         partitions: The known partitions that the transaction has written to.
     """
 

@@ -277,7 +277,7 @@ def needs_zookeeper(version: str) -> bool:
     """Return whether brokers of this version run with ZooKeeper here.
 
     Raises:
-        ValueError: The text does not have the form of a version of Kafka, for example `3.9.1`.
+        ValueError: The text is not a version of Kafka such as `3.9.1`.
     """
     match = re.match(r"(\d+)\.(\d+)\.", version)
     if match is None:

@@ -1,6 +1,6 @@
 """Run Kafka's command-line tools, and brokers with an archive of classes, from the resolved jars.
 
-Loading classes takes half of a broker's start. An archive of loaded and verified classes (Java's dynamic class data
+Loading classes is half of a broker's start. An archive of loaded and verified classes (Java's dynamic class data
 sharing, JEP 350; 48 MB in the cache) shortens a start from 4 s to 2 s.
 """
 

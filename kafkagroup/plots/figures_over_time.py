@@ -107,7 +107,7 @@ _ALL_USED = 99.0
 def rates_of(samples: Sequence[Sample]) -> Rates:
     """Return the rates at which a query read and producers wrote.
 
-    The records of a micro-batch count from its start to the start of the next micro-batch.
+    The records of a micro-batch are spread over the time from its start to the start of the next micro-batch.
     """
     edges = edges_of(samples)
     rates = Rates(edges, [], [], [], [], [], [])

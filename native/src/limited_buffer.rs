@@ -87,7 +87,7 @@ fn too_large(limit: usize) -> Fault {
 mod tests {
     use super::*;
 
-    /// Fills the buffer piece by piece; gives the lengths that it grew to.
+    /// Fills the buffer piece by piece; returns the lengths to which the buffer grew.
     fn growth(limit: usize, piece: usize) -> Vec<usize> {
         let (mut bytes, mut lengths) = (vec![], vec![]);
         let mut used = 0;

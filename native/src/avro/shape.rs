@@ -23,8 +23,8 @@ impl Slot {
     /// Returns the column type of a schema; its structs have the fields of `wanted`'s structs, in that order, or all
     /// fields.
     ///
-    /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, at least 1, before
-    /// fields are left out. If `recursion` is below 1, a record within itself becomes a text of JSON.
+    /// `recursion` is Spark's `recursiveFieldMaxDepth`: how many levels of a recursive record become columns,
+    /// including the outermost. If `recursion` is below 1, a record within itself becomes a text of JSON.
     pub fn of_schema(schema: &Schema, wanted: Option<&DataType>, recursion: i64) -> Result<Self, Fault> {
         check_recursion(recursion)?;
         let mut shapes = Shapes { schema, recursion, columns: 0, nesting: 0, open: HashMap::new() };

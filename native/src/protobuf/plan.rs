@@ -190,7 +190,7 @@ impl Value {
 impl Message {
     /// Returns the columns and the plan of a message, with the fields of `wanted`, in that order, or all fields.
     ///
-    /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. If `recursion` is
+    /// `recursion`: how many levels of a recursive message become columns, including the outermost. If `recursion` is
     /// below 1, a message within itself becomes a text of JSON.
     pub fn of_type(
         kind: &MessageDescriptor,
