@@ -388,7 +388,7 @@ def redrive(
         ),
     ] = None,
 ) -> None:
-    """Write each dead letter back once, up to the current end of the topic. The next run begins where this run has ended.
+    """Write each dead letter back once, up to the current end of the topic. The next run begins where this run ended.
 
     The command commits its progress as offsets of the group TOPIC-redrive. Records keep key, value and headers. The
     header kafkagroup.redrive.attempt counts how often a record was put back.
