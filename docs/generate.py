@@ -52,13 +52,13 @@ KAFKA_SETTINGS_PAGE = """# Settings of Kafka
 The settings of the consumer, producer and admin client of kafka-clients 4.3 have the prefix `kafka.`, as for Spark's
 own source. Both engines honour a setting unless its row says otherwise:
 
-- *no meaning*: kafkagroup ignores the setting, and logs it at DEBUG, or at WARN if you would miss its effect. The same
-  applies to a setting of another kind of client (`kafka.acks` in a read).
+- *no meaning*: kafkagroup ignores the setting, and logs it at DEBUG, or at WARN if you would miss its effect. A setting
+  of another kind of client (`kafka.acks` in a read) has no meaning, too.
 - *refused*: an error names the alternative.
 - A name that no Kafka client knows is ignored with a warning, as in Java; a name that looks misspelt is an error
   (`strict`).
 
-Types and ranges are Java's. A value outside of librdkafka's range is replaced by the nearest value in it, with a
+Types and ranges are those of Java. A value outside of librdkafka's range is replaced by the nearest value in it, with a
 warning. Settings that only librdkafka has, such as `kafka.statistics.interval.ms`, work with `engine=librdkafka`.
 
 ## Values from files and the environment

@@ -178,7 +178,7 @@ COMMIT_FAILURES = Metric(
     Kind.COUNTER,
     "{commit}",
     _SOURCE,
-    "Commits of the driver that failed; the next micro-batch commits the same offsets.",
+    "Failed commits of the driver; the next micro-batch commits the same offsets.",
 )
 REBALANCES = Metric(
     "kafkagroup_consumer_rebalances_total",
