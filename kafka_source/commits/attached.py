@@ -76,7 +76,7 @@ def attached(
         slots: The credentials of the slots.
         is_output: See `CommitPolicy`.
         commits: Whether the task commits as these slots.
-        renewal: The way to new credentials after a loss of slots.
+        renewal: How the task gets new credentials after it has lost slots.
 
     Raises:
         FencedError: The task has lost a slot.

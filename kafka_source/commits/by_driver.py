@@ -1,4 +1,4 @@
-"""The driver commits, with `commit=batch`, with `assign` and a group, and in `kafkagroup.pinned`.
+"""Commits by the driver: with `commit=batch`, with `assign` and a group, and in `kafkagroup.pinned`.
 
 Spark requests the next batch when the last batch is durable; the driver commits the last batch before it plans.
 """

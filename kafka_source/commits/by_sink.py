@@ -2,8 +2,8 @@
 
 A micro-batch that was planned but not decided has changed neither the output nor the group. While the query was down,
 other members may have read further. So a replay begins at the group's offsets, and reads only the partitions that the
-query owns. A decision records its ranges. The replay of a decided batch reads exactly these ranges, because operators
-between source and sink need the rows again; the sink drops the rows.
+query owns. A decision records its ranges. The replay of a decided batch reads exactly the ranges of the decision:
+operators between source and sink need the rows again, but the sink drops the rows.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class BySink(CommitPolicy):
 
     @cached_property
     def right(self) -> Right:
-        """The right of the sink."""
+        """The sink's right to commit a batch."""
         return Right(self.right_id)
 
     def counts(self, start: StreamOffset) -> Rule:
-        """Return the rule: after the sink's first decision the group's offset counts."""
+        """Return the rule: after the sink's first decision, the query continues at the group's offset."""
         return group_or_own if start.by_sink and start.stream is not None else max_offset
 
     def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
-        """Keep the record of the last decision."""
+        """Write the stream's first decision record, or repeat an old record before it expires."""
         self._record.keep(stream or "", partitions)
 
     def renew_record(self) -> None:
@@ -74,8 +74,8 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """If the sink has committed nothing, warn, and refuse to plan a second micro-batch.
 
-        The source cannot see its sink, so the group's offsets are the proof. Only a micro-batch of this process counts:
-        while the process runs, no tool can set the group back to the micro-batch's start.
+        The source does not know its sink, but the group's offsets show whether the sink has committed. Check only
+        batches of this process: while the process runs, no tool can set the group back to a batch's start.
         """
         if self._has_committed:
             return
@@ -91,7 +91,7 @@ class BySink(CommitPolicy):
 
     @property
     def may_plan_empty(self) -> bool:
-        """Whether the sink is known to commit. A second batch is planned only if this is true."""
+        """Whether the sink has committed a batch. If not, no second batch is planned."""
         return self._has_committed
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
@@ -118,7 +118,7 @@ class BySink(CommitPolicy):
         """Return the hand-offs of the whole batch.
 
         Raises:
-            ValueError: The tasks have no credentials of a group for the sink's commit.
+            ValueError: The tasks have no credentials of slots, which the sink's commit needs.
         """
         if not members:
             raise ValueError("commit=sink needs tasks of a group's members")
@@ -129,8 +129,8 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
     """Return the group's committed offset or, if it has no offset, the query's position; None: neither exists.
 
     A stream gets an id with its first batch with `commit=sink`. From this batch on, every finished batch is decided, so
-    the group's offsets describe the output, even after a rewind. Before this batch the larger offset counts, because
-    another value of `commit` may not have committed the last batch.
+    the group's offsets describe the output, even after a rewind. Without an id, `max_offset` applies, because another
+    value of `commit` may not have committed the last batch.
     """
     return own if committed is None else committed
 
@@ -243,7 +243,7 @@ def remaining(
         planned: The batch's inputs, as its end offset defines them.
         owned: The partitions that the query owns now, with their slots.
         committed: The group's committed offsets.
-        rewinds: The rewinds of the group that the batch follows.
+        rewinds: The id of the group's last rewind before the plan, by partition.
     """
     starts: dict[TopicPartition, int] = {}
     for r in (r for one in planned for r in one.ranges):
@@ -282,7 +282,7 @@ def handoff_of(
 
     Args:
         planned: The ranges of the batch.
-        member: Any member of the query, because a broker checks the generation, not the owner of a partition.
+        member: The credentials of any member of the query; a broker checks only its generation.
         stream: The stream's id.
         plan_id: See `plan_id`.
         topic_ids: The ids that the topics had when the batch was planned.

@@ -41,7 +41,7 @@ class ByTasks(CommitPolicy):
 
     @cached_property
     def right(self) -> Right:
-        """The right of the tasks."""
+        """The tasks' right to commit a batch."""
         return Right(self.right_id if self._renews else None)
 
     @property
@@ -56,7 +56,7 @@ class ByTasks(CommitPolicy):
         """Return the ranges of a replay, and the partitions in which its tasks must not commit.
 
         Tasks must not commit in a partition that was rewound since the plan, or that another member owns or has read.
-        The coordinator would accept such commits, because it checks the member's generation, not a partition's owner.
+        The coordinator would accept a commit in another member's partition, because it only checks the generation.
         """
         owned = group.rejoined()
         planned = split_by_slots(planned, owned.slots, owned.count)

@@ -28,7 +28,7 @@ _IDLE_MS = round(3 * IDLE_SECONDS * 1000)
 
 
 async def fetch_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
-    """Return the halt of a group; None: the group's queries read.
+    """Return the halt of a group; None: the group is not halted.
 
     Raises:
         AuthenticationError: This user may not describe the side group.

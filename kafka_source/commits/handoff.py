@@ -4,16 +4,16 @@ Spark connects a source and a sink of a query by rows alone. The drivers of sour
 the rows that the sink writes no longer have the source's offsets. But the tasks of source and sink know the query, run
 and batch. So the first task of the source publishes the ranges of the whole batch, and the member that reads them, as
 committed offsets of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the
-batch. The sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision
-replaces all ranges that the driver has found by a mark. If a later batch finds unmarked ranges of another batch, a
-replaced task or a slow request has published these ranges late. They may have overwritten the later batch's own ranges.
+batch. The sink's driver collects the offsets of exactly its run and batch. In the transaction of the sink's decision, a
+mark replaces each range that the driver has found. If a later batch finds unmarked ranges of another batch, a replaced
+task or a slow request has published these ranges late. Late ranges may have overwritten the later batch's own ranges.
 
-A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
-its stream, but not its query. A replay reads exactly these ranges, independently of the group's offsets. The source
-writes a first record when the query starts, and renews it. So if the record is absent, it was lost.
+The same transaction records the decided ranges as offsets of `{group}-read-by-{stream}`: a source knows its stream, but
+not its query. A replay reads exactly these ranges, independently of the group's offsets. The source writes a first
+record when the query starts, and renews it. So a missing record is a lost record.
 
-A topic may be deleted, or created again, while the batch runs. Its offsets are invalid in the new topic. So the
-metadata also has the topic's id, and source and sink leave out offsets of another topic of the same name.
+While the batch runs, a topic may be deleted and created again. The deleted topic's offsets are invalid in the new
+topic. So the metadata also has the topic's id, and source and sink leave out offsets of another topic of the same name.
 """
 
 from __future__ import annotations
@@ -359,7 +359,7 @@ class DecisionRecord:
         Args:
             stream: The stream's id.
             plan: See `Handoff`.
-            partitions: The partitions of the batch that exist.
+            partitions: The existing partitions of the batch.
 
         Raises:
             AuthenticationError: This user may not read the record.
@@ -438,7 +438,7 @@ async def _committed(
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
     """Return a group's committed offsets of these topics, and the topics that were deleted or created again.
 
-    A coordinator that compares topic ids finds such topics. For other coordinators, the topics' metadata are requested.
+    A coordinator that compares topic ids finds these topics. For other coordinators, the driver requests metadata.
     """
     found, lost = await _committed_by_name(client, group, entries, deadline)
     cluster = client.cluster_id

@@ -7,9 +7,9 @@ read of the driver waits in a join or if the slots were lost, and publishes the 
 `rights`). The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, or when the Spark driver has
-ended. The slots also leave if no task commits for longer than `max.poll.interval.ms`, because the batch may have
-failed, and a group with members can be neither rewound nor deleted. If a task commits later, it asks the keeper to
-rejoin. The keeper refuses if other members own the partitions.
+ended. The slots also leave if no task commits for longer than `max.poll.interval.ms`: the batch may have failed, and no
+tool can rewind or delete a group with members. A task that commits after the slots have left asks the keeper to rejoin.
+The keeper refuses if other members own the partitions.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class SlotKeeper:
 
 
 def main(driver: str) -> None:
-    """Keep the slots of the message from `start_keeper`."""
+    """Keep the slots that `start_keeper` has sent."""
     logs.set_up_logging()
     config, settings, subscription, slots, right, ends, assignors = cast(
         "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], Right, dict[TopicPartition, int], "

@@ -2,7 +2,7 @@
 
 OffsetCommit names the member and its generation, but not the offset to replace. So as long as the generation lasts, a
 coordinator accepts a late request, for example of a closed connection, or of a task's attempt that has outlived its
-job. In a transaction the producer's epoch prevents this.
+job. In a transaction, the producer's epoch fences late requests.
 """
 
 from __future__ import annotations

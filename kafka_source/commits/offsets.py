@@ -1,6 +1,6 @@
 """The offsets of a read's group: the driver fetches them, and commits the offsets that the commit policy chooses.
 
-With `assign` the driver commits `without_members`, otherwise `as_members`.
+`without_members` has the commits of queries with `assign`, and `as_members` those of members.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class ReadPositions(Protocol):
         """Return offsets with the metadata with which they are committed."""
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record the group's offsets, or offsets that count as the group's."""
+        """Record these offsets as the group's offsets."""
 
     def old(self) -> dict[TopicPartition, int]:
-        """Return the offsets that were committed long ago."""
+        """Return the offsets to commit again before brokers discard them."""
 
 
 class Offsets:
@@ -75,7 +75,7 @@ class Offsets:
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back to these starts, if the policy keeps the group's offsets.
 
-        A lower offset of the group stays. An equal offset gets the rewind's mark.
+        If the group's offset is lower than the start, it stays. If they are equal, commit again with the rewind's id.
         """
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
@@ -158,5 +158,5 @@ class KeptOffsets(Offsets, ABC):
 def not_below(
     starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
 ) -> dict[TopicPartition, int]:
-    """Return the starts to which the group can be set back, because its offset is unknown or is not below the start."""
+    """Return the starts to which the group can be set back: its offset is unknown, or at or above the start."""
     return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

@@ -47,7 +47,7 @@ class Task:
         credentials: The slot's credentials from the driver or planner; None without a group.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
         topics: The known ids of the ranges' topics.
-        rewinds: The rewind of the group that each partition follows.
+        rewinds: The id of the group's last rewind before the plan, by partition.
         stream: The id of the stream; None in a batch.
         uncommitted: The partitions in which the task must not commit; see `ByTasks.replay`.
     """
@@ -140,7 +140,7 @@ class CommitPolicy:
         """Check that a finished batch of this process was committed.
 
         Args:
-            batch: The batch's end offset; it has records.
+            batch: The end offset of a batch with records.
             committed: Returns the group's committed offsets.
             has_new: Whether another batch is to be planned.
 

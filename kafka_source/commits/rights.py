@@ -2,7 +2,7 @@
 
 Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
 
-**Acting** as a slot needs only its credentials. A task attaches (`SlotSession`), that is, it verifies the credentials.
+**Acting** as a slot needs only the slot's credentials. A task attaches (`SlotSession`): it verifies the credentials.
 With `commit.transactional` all attempts of a task use the slot's transactional id in turn, so they commit in order.
 
 **Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, because the group has
@@ -90,7 +90,7 @@ class Right:
             client: The cluster's client.
             group: The group id.
             partitions: The partitions of the batch.
-            since: The generation of the refused credentials; requests for earlier generations are answered already.
+            since: The generation of the refused credentials; earlier requests were answered.
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
@@ -99,14 +99,14 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The way in which a batch's committer gets new credentials after a refusal.
+    """How a task or the sink gets new credentials after the coordinator has refused a commit.
 
     Attributes:
         group: The group whose offsets are committed.
         right: The id of the batch's right, see `Right`.
         ranges: The first offset of the batch and the next offset after it, by partition.
         stream: The stream's id; offsets with this id in their metadata are the stream's own commits. None: a batch.
-        rewinds: The rewinds of the group that the batch follows, by partition.
+        rewinds: The id of the group's last rewind before the plan, by partition.
     """
 
     group: str
@@ -127,7 +127,7 @@ class Renewal:
             deadline: The time limit.
 
         Raises:
-            FencedError: Another member has partitions of the batch, or has committed their offsets. Or the group was
+            FencedError: Another member has partitions of the batch or has committed their offsets, the group was
                 rewound, or the driver has not joined again in time.
         """
         if error.code not in _REMOVED:
@@ -156,13 +156,13 @@ class Renewal:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
-        """Ask the batch's keeper to rejoin, because it leaves if no task commits for a long time."""
+        """Ask the batch's keeper to rejoin: the slots leave if no task commits for a long time."""
         entries = {tp: CommitOffset(beyond(generation)) for tp in self.ranges}
         without_membership = SlotCredentials.without_membership(ASKED.of(self.group, self.right))
         await commit_offsets(client, without_membership, entries, deadline)
 
     async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
-        """Raise FencedError if the ranges of a batch's task are already committed; a stream may read its batch again.
+        """Raise FencedError if the ranges of a batch's task are already committed; do nothing in a stream.
 
         Only this check stops a second action while the slots of the first action are still in the group.
         """
@@ -222,12 +222,12 @@ _HEARTBEAT_SECONDS = 5.0
 
 
 class SlotSession:
-    """The session of a task as its slot, created by `attach_all`.
+    """A task's session, in which it acts as a slot; created by `attach_all`.
 
     Args:
         client: The cluster's client.
         credentials: The credentials of the input partition.
-        renewal: The way to new credentials if the slot has rejoined since the plan; None: the task ends then.
+        renewal: How the task gets new credentials if the slot has rejoined since the plan; None: the task ends.
     """
 
     def __init__(self, client: KafkaClient, credentials: SlotCredentials, renewal: Renewal | None = None) -> None:
@@ -253,7 +253,7 @@ class SlotSession:
             config: Kafka client settings.
             slots: The credentials of the slots.
             timeout_s: The time limit for the heartbeats.
-            renewal: The way to new credentials if the slots have rejoined; None: they do not rejoin.
+            renewal: How the task gets new credentials if the slots have rejoined; None: slots do not rejoin.
 
         Returns:
             The future of each slot's session, or of its error. FencedError: the coordinator rejects the credentials,
@@ -295,7 +295,7 @@ class SlotSession:
 
         Raises:
             FencedError: This task has lost the slot; nothing is committed.
-            UnknownTopicError: Neither the caller nor the coordinator has compared the topics.
+            UnknownTopicError: The topics may differ from the plan's topics.
             UnknownOutcomeError: The coordinator has not answered in time.
         """
         deadline = Deadline(timeout_s)

@@ -1,4 +1,4 @@
-"""Side groups: groups without members that keep state as committed offsets. This module has their names and contents.
+"""Names and contents of side groups: groups without members that keep state as committed offsets.
 
 All side groups are private: their lag is meaningless, and `kafkagroup groups` omits them. The offsets of side groups
 lie beyond the end of any log, so that lag monitors see no lag. Each name begins with the owner's name, so a prefixed
@@ -26,9 +26,9 @@ class SideGroup:
     """A kind of side group.
 
     Attributes:
-        suffix: The suffix of the owner's name; {} stands for an id.
-        id: The regular expression of the id; empty: there is none.
-        offset: The meaning of an offset, counted from `BEYOND_ALL_LOGS`.
+        suffix: The part of the name after the owner's name; {} stands for an id.
+        id: The regular expression of the id; empty: the name has no id.
+        offset: What a committed offset means after `BEYOND_ALL_LOGS` is subtracted.
         codec: The module under `kafka_source` that writes and reads the offsets and their metadata.
     """
 

@@ -25,7 +25,7 @@ class SourceOffsets:
     Attributes:
         offsets: Offsets of groups, to commit with the decision; empty for the replay of a decided batch.
         taken: Marks of the sources' hand-offs, to commit in any case.
-        record: The ranges of the decision, to commit with the decision, for replays of the batch.
+        record: The batch's ranges, to commit with the decision; a replay of the batch reads these ranges.
         refusal: The reason not to decide; None: the batch may be decided.
     """
 
@@ -44,15 +44,15 @@ async def offsets_of_sources(
         client: Client of the cluster that the source reads from and the sink writes to.
         group: The source's `kafka.group.id`.
         batch: The batch.
-        deadline: Limit for the whole call.
+        deadline: The time limit of the whole call.
         wrote: Whether the batch has rows.
         decided: Whether the ledger has a decision about the batch.
 
     Raises:
-        InvalidConfigurationError: The batch has rows, but no source has published its ranges, and the group does not
-            exist. Or the source has planned a decided batch again, with records that the decision lacks.
-        FencedError: Another member of the group has committed offsets inside the batch's ranges, so it has read the
-            same records. Or no source has published its ranges, and the group has no members.
+        InvalidConfigurationError: The batch has rows, no source has published its ranges, and the group does not exist.
+        InvalidConfigurationError: The source has planned a decided batch again, with records that the decision lacks.
+        FencedError: Another member of the group has read records of the batch, and has committed.
+        FencedError: No source has published its ranges, and the group has no members.
     """
     found = await collect(client, group, batch, deadline)
     if found is None:
@@ -76,9 +76,9 @@ async def offsets_of_sources(
 
 def _refusal(batch: BatchOfRun, found: Published) -> FencedError:
     return FencedError(
-        f"A task of another batch, or of a run that was replaced, has published late in group "
-        f"{found.taken.member.group} its ranges of {', '.join(found.late)}, perhaps over the ranges of batch "
-        f"{batch.number}. No record of the batch is visible. Restart the query; it writes the batch again."
+        f"A task of another batch or of a replaced run has published late ranges of {', '.join(found.late)} in group "
+        f"{found.taken.member.group}, which may have replaced ranges of batch {batch.number}. No record of the batch is "
+        "visible. Restart the query; it writes the batch again."
     )
 
 
@@ -100,7 +100,7 @@ async def renewed_offsets(
         client: Client of the cluster that the source reads from and the sink writes to.
         group: The source's `kafka.group.id`.
         batch: The batch.
-        deadline: Limit for the whole call.
+        deadline: The time limit of the whole call.
         error: The refusal.
         refused: All generations and member ids that the group has refused.
 
@@ -125,7 +125,7 @@ async def renewed_offsets(
         for owner, partitions in group_by_owner(owners):
             ends = {tp: by_partition[tp].ends_of([tp], client.cluster_id)[tp] for tp in partitions}
             found.append(GroupOffsets(owner, ends))
-    log.info("batch %d: the source has newer credentials in group %s since it was planned", batch.number, group)
+    log.info("batch %d: the source has published newer credentials in group %s since the plan", batch.number, group)
     return tuple(found)
 
 
@@ -158,9 +158,9 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
 def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[TopicPartition, CommitOffset]) -> None:
     """Raise an error if a decided batch was planned again with records that the decision does not contain.
 
-    The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range, the
-    records from the mark on are not in the output. An offset without the mark proves nothing, because another client
-    has committed it since, for example to rewind the group.
+    The decision has committed the ends of its ranges with the stream's id. If a committed offset with this id is below
+    a planned end, the records in between are not in the output. An offset without the id proves nothing, because
+    another client has committed it, for example to rewind the group.
     """
     for tp, (_, end) in handoff.ranges.items():
         entry = committed.get(tp)
