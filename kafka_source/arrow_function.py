@@ -68,10 +68,10 @@ class Mapping:
 
     Attributes:
         open: Returns the function; called in the process that runs it.
-        columns: The columns of the function's batches. The task reads batches with these columns and `PLACE`.
-        schema: The columns of its rows; None: any.
+        columns: The columns of the function's input. The task reads these columns, and those of `PLACE` for errors.
+        schema: The columns of the returned rows; None: any columns.
         batch_rows: The maximum number of rows in a batch of the result.
-        batch_bytes: The approximate maximum size of such a batch; a larger row is a batch of its own.
+        batch_bytes: The approximate maximum size of a batch of the result; a larger row is a batch of its own.
     """
 
     open: Callable[[], ArrowFunction] = field(repr=False)
@@ -137,7 +137,7 @@ _Rows: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 
 class _Given:
-    """The function's input. The function may read it in its own threads, and may catch the errors of reading."""
+    """The function's input. The function may read the input in threads of its own, and may catch errors of reading."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], columns: tuple[str, ...]) -> None:
         self._batches, self._columns = batches, list(columns)

@@ -37,7 +37,7 @@ def short(method: _Method) -> _Method:
     """Let a method or function raise kafkagroup's errors without the connector's frames.
 
     Args:
-        method: The method. If it returns an iterator, the iterator's errors are shortened too.
+        method: The method. If the method returns an iterator, the iterator's errors are shortened too.
     """
 
     @functools.wraps(method)

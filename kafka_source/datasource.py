@@ -58,7 +58,7 @@ class KafkaGroupSource(DataSource):
         With `map.function`, return the schema of the function's rows.
 
         Spark calls this in `load()`, so `load()` raises errors in the options. If the user gives a schema, as in
-        `.schema("value binary")`, Spark first calls this class in the first action.
+        `.schema("value binary")`, Spark does not call this class before the first action.
 
         Raises:
             OptionError: An option is wrong.
@@ -89,7 +89,7 @@ class KafkaGroupSource(DataSource):
         return BatchReader(self.options, schema, self._readers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a streaming query. If that fails, the returned reader's first call raises the reason."""
+        """Return the reader of a streaming query. If the reader cannot be made, its first call raises the error."""
         from kafka_source.source.stream import StreamReader
 
         try:
@@ -112,7 +112,7 @@ class KafkaGroupSource(DataSource):
 
 @short_errors
 class _RefusedStreamReader(DataSourceStreamReader):
-    """Replaces a stream reader that could not be made. Its first call raises the reason.
+    """Replaces a stream reader that could not be made; its methods raise the error.
 
     If `streamReader` itself raised, pyspark would call `stop()` on a missing reader, and show an `UnboundLocalError`.
     """
@@ -121,26 +121,26 @@ class _RefusedStreamReader(DataSourceStreamReader):
         self._reason = reason
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Raise the reason."""
+        """Raise the error of `streamReader`."""
         raise self._reason
 
     def latestOffset(self, *_: object) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Raise the reason; Spark 4.2 added arguments."""
+        """Raise the error of `streamReader`; only Spark 4.2 and later pass arguments."""
         raise self._reason
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Raise the reason; after a restart Spark calls this method first."""
+        """Raise the error of `streamReader`; after a restart Spark calls this method first."""
         raise self._reason
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raise the reason."""
+        """Raise the error of `streamReader`."""
         raise self._reason
 
 
 def register(spark: SparkSession) -> None:
     """Register the format in a session, and make the session active in this thread.
 
-    Call it if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes. Spark
+    Call `register` if Spark does not find the module `pyspark_kafkagroup`, and in each Python thread that writes. Spark
     looks up a Python sink in the thread's active session. Only the thread that made the session already has an active
     session.
 

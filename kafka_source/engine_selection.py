@@ -33,8 +33,8 @@ _INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip in
 def why_not_native() -> str | None:
     """Return why this process cannot use the native engine, or None if it can.
 
-    The module is loaded, and its version and the number of its interface are compared with those of this package. The
-    answer is kept, because a process cannot load another module later.
+    Load the native module, and compare its version and interface number with those of this package. The answer is kept,
+    because a process cannot load another module later.
     """
     where = f"in {sys.prefix} on {socket.gethostname()}"
     try:
@@ -80,8 +80,8 @@ def is_native(name: str) -> bool:
 def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
     """Return the `engine` option for a query's tasks: librdkafka if `auto` means librdkafka in the driver.
 
-    This keeps tasks from repeating the driver's warning. An executor logs a warning if it lacks the driver's engine;
-    see `is_native`.
+    So tasks do not repeat the driver's warning about `auto`. An executor logs a warning if it lacks the driver's
+    engine; see `is_native`.
     """
     return "librdkafka" if name == "auto" and why_not_native() is not None else name
 
@@ -107,7 +107,7 @@ def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, n
         name: The `engine` option.
         settings: Settings of the Kafka clients.
         role: CONSUMER in a read, PRODUCER in a write.
-        native: Whether the native engine serves; None: call `is_native`.
+        native: Whether the native engine is used; None: call `is_native`.
 
     Raises:
         OptionError: A setting is refused, or has an invalid value.

@@ -151,7 +151,7 @@ class UnknownGroupError(ApplicationRecoverableError):
 
 
 class UnknownOutcomeError(ApplicationRecoverableError):
-    """A commit was sent, but no response arrived in time. The durable position shows whether it succeeded."""
+    """A commit was sent, but no response arrived in time. The durable position shows whether the commit succeeded."""
 
 
 # The maximum number of transactions that an error names.
@@ -197,7 +197,7 @@ class NotVisibleError(ApplicationRecoverableError):
         partitions: The partitions without commit markers, or whose leader did not answer.
         missing: By partition, the transactional id whose marker is missing, without partitions whose leader did not
             answer.
-        seconds: The time since the commit, in which the markers were awaited.
+        seconds: The time since the commit, for which the sink has waited for the markers.
     """
 
     def __init__(
@@ -231,10 +231,9 @@ class DataLossError(ApplicationRecoverableError):
         partition: The partition number.
         planned: The first planned offset.
         available: The partition's offsets as [first, end); None if the partition does not exist.
-        reason: The known cause, as a sentence, for example that the topic was deleted and created again. If this and
-            `advice` are empty, the message names possible causes.
-        truncated_to: The end of the new leader's log, if that log lacks records before `planned` that were read
-            already; None: the log was not truncated.
+        reason: The known cause, as a sentence, for example that the topic was deleted and created again. If `reason`
+            and `advice` are empty, the message names possible causes.
+        truncated_to: The end of the new leader's log, if this log lacks records that were read; None: it lacks none.
         problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
         sentence: The first sentence, if the arguments above cannot express it; `partition` and `planned` may be -1.
@@ -301,7 +300,7 @@ class DataLossError(ApplicationRecoverableError):
 
         Args:
             topics: The topics of the checkpoint, at least one.
-            selection: The selection of the options, in words.
+            selection: The topics that the options select, in words.
         """
         named = ", ".join(topics)
         return DataLossError(
@@ -416,7 +415,7 @@ class OptionError(InvalidConfigurationError, ValueError):
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
         takes: The valid values, for example "a number greater than 0"; empty if `problem` names them.
         problem: The problem and its remedy, if no other value is right; None: the message has `got` and `takes`.
-        spark: The text of Spark's own Kafka source in this case, for which users search; without a full stop.
+        spark: The error text of Spark's own Kafka source, for which users search; without a full stop.
         condition: See `KafkaGroupError`.
     """
 

@@ -1,6 +1,6 @@
 """Check a query's Kafka settings by Java's table: types, ranges, names. Addresses: `servers.py`.
 
-All values of Java are accepted. If librdkafka's range is narrower, librdkafka gets the nearest value, with a warning.
+Every value that Java accepts is valid. If librdkafka's range is narrower, it gets the nearest value, with a warning.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def _replaced(setting: str, value: str, lookups: Mapping[str, Lookup]) -> str:
 
 
 def _lookup(provider: str, given: Mapping[str, str]) -> Lookup:
-    """Return the lookup of a provider, which its class determines."""
+    """Return the lookup function for the class of a provider."""
     prefix = f"{_PROVIDERS}.{provider.lower()}"
     name = given.get(f"{prefix}.class", "")
     allowed = _list(given.get(f"{prefix}.param.allowed.paths", ""))

@@ -50,7 +50,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _problem(tokens: list[_Token]) -> str:
-    """Return the reason why the tokens are not one login module, without their text; empty: they are one."""
+    """Return why the tokens are not exactly one login module, without the tokens' text; empty: no problem."""
     if not tokens or tokens[0].is_mark:
         return "it does not begin with the name of a login module"
     if tokens[-1] != _END:

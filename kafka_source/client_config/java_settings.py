@@ -53,16 +53,16 @@ class JavaSetting:
 
     Attributes:
         name: Its name.
-        roles: The Java clients that have it.
+        roles: The Java clients that have the setting.
         type: Its type.
-        native: Its handling by the native engine and kafkagroup's own connections.
-        librdkafka: Its handling by the librdkafka engine.
-        does: Its effect, if Java's documentation differs, or why it has no effect, or an alternative; no full stop.
+        native: The setting's handling by the native engine and kafkagroup's own connections.
+        librdkafka: The setting's handling by the librdkafka engine.
+        does: The effect, if Java's documentation differs, the reason for no effect, or an alternative; no full stop.
         minimum: Java's lower bound of a number; None: no bound.
         words: The texts that Java accepts, in lower case; empty: any.
         rdkafka: librdkafka's name for the setting; empty: librdkafka does not get the value.
-        refused_for: The roles in which it is refused; in the other roles it has no meaning.
-        harmless: Values that change nothing, so they are not refused; in lower case and without a package.
+        refused_for: The roles in which the setting is refused; in other roles the setting has no meaning.
+        harmless: Values that are not refused, because they change nothing; in lower case, without a Java package.
     """
 
     name: str
@@ -79,7 +79,7 @@ class JavaSetting:
 
     @property
     def takes(self) -> str:
-        """The accepted values, for people."""
+        """The accepted values, in words."""
         if self.words:
             return "one of " + ", ".join(self.words)
         return self.type.value + (f", at least {self.minimum}" if self.minimum is not None else "")

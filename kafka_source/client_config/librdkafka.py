@@ -87,7 +87,7 @@ def check_own_setting(settings: Settings, name: str) -> None:
     """Check a setting that only librdkafka has.
 
     Raises:
-        OptionError: librdkafka refuses its value.
+        OptionError: librdkafka refuses the setting's value.
     """
     problem = _problem(name, settings[name])
     if problem is not None:
@@ -137,7 +137,7 @@ def _problem(name: str, value: str) -> str | None:
     """Return librdkafka's error text for a setting; None if librdkafka accepts it.
 
     librdkafka checks settings in order and stops at the first invalid setting. The second setting here is always
-    invalid, so that a valid first setting does not make a client with threads and connections.
+    invalid, so that librdkafka never makes a client with threads and connections.
     """
     try:
         Producer({name: value, _PROBE: ""})

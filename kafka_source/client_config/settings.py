@@ -40,7 +40,7 @@ class Settings(Mapping[str, str]):
     """Settings of the Kafka clients by their Java (or librdkafka) names, without the prefix `kafka.`.
 
     Immutable and hashable. Names become lower case, like all of Kafka's names; values lose surrounding blanks. `repr`
-    and `str` show `*****` for secrets, and so do log lines and errors. A pickle has the secrets, for executors.
+    and `str` show `*****` for secrets, and so do log lines and errors. A pickled object has the secrets, for executors.
 
     Values with variables (`config.providers`), and a `client.rack` of the form `env:NAME`, are resolved by each process
     at the first access. Only the text that the user wrote is pickled, compared and shown.
@@ -119,7 +119,7 @@ class Settings(Mapping[str, str]):
     def reconnect_backoff_ms(self) -> tuple[int, int]:
         """Return the first and the longest pause before a new connection to the same broker, by Java's rule.
 
-        If only the first pause is set, the longest equals it. The first pause is never longer than the longest.
+        If only the first pause is set, the longest pause is equal. The first pause is never longer than the longest.
 
         Raises:
             OptionError: A value is not a whole number.
@@ -133,8 +133,8 @@ class Settings(Mapping[str, str]):
         """Return the `client.id` of a client, by which brokers identify it for quotas and in logs and metrics.
 
         Args:
-            purpose: Empty for fetchers and producers, to whose `client.id` client quotas apply. Other clients, for
-                example the driver's, append their purpose, so that these quotas do not throttle them.
+            purpose: Empty for fetchers and producers, which client quotas throttle. Other clients, for example the
+                driver's, append their purpose to the `client.id`, so that the quotas do not apply.
         """
         own = self.get("client.id") or DEFAULT_CLIENT_ID
         return f"{own}-{purpose}" if purpose else own
@@ -143,7 +143,7 @@ class Settings(Mapping[str, str]):
         """Return the login module of `sasl.jaas.config`; None if it is not set.
 
         Raises:
-            OptionError: The value is not one login module.
+            OptionError: The value is not exactly one login module.
         """
         text = self.get("sasl.jaas.config")
         return parse_jaas(text) if text else None

@@ -54,7 +54,7 @@ class Pem:
 
     @property
     def shown(self) -> str:
-        """The text for an error."""
+        """The file's path or "inline PEM", for errors."""
         return self.location or "inline PEM"
 
     def read(self) -> str:

@@ -18,7 +18,7 @@ EARLIEST, LATEST = -2, -1
 
 
 class ListedOffset(NamedTuple):
-    """An offset as a leader returned it; a tuple for the same reason as `Range`.
+    """An offset as a leader returned it; a tuple, because it is faster than a dataclass (see `Range`).
 
     Attributes:
         offset: The offset; -1 if the partition has no record at or after the timestamp.
@@ -114,7 +114,7 @@ async def end_offsets(
         try:
             return await list_offsets(client, leader, times, deadline, read_committed=read_committed)
         except KafkaGroupError as error:
-            log.info("ends of partitions at broker=%d unknown: %s", leader, error)
+            log.info("looking up end offsets at broker=%d failed: %s", leader, error)
             return {}
 
     answers = await asyncio.gather(*(ask(leader, times) for leader, times in by_leader.items()))

@@ -112,7 +112,7 @@ class Cluster:
         Do not wait for a rebalance in the context, because topics may change. Outdated leaders are looked up again.
 
         Args:
-            known: The metadata at the start.
+            known: Metadata that was fetched before.
         """
         outer, self._known = self._known, self._known or _KnownMetadata(known or Snapshot(None, {}))
         try:
@@ -143,8 +143,8 @@ class Cluster:
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
         """Return the existing partitions of a subscription, sorted.
 
-        The first call refuses partitions of `assign` that do not exist. With `strict=false`, and in later calls, such
-        partitions are left out with a warning, as in Spark's own source.
+        The first call refuses partitions of `assign` that do not exist. With `strict=false`, and in later calls,
+        missing partitions are left out with a warning, as in Spark's own source.
 
         Raises:
             OptionError: A partition that the subscription names does not exist.
@@ -297,7 +297,7 @@ class Cluster:
     def _offsets(
         self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> list[dict[TopicPartition, ListedOffset]]:
-        """Return the answers to questions; a question has a timestamp for each partition. See `list_offsets`."""
+        """Return the offsets for each mapping of partitions to timestamps; see `list_offsets`."""
         partitions = {tp for times in questions for tp in times}
         if not partitions:
             return [{} for _ in questions]
@@ -424,7 +424,7 @@ class _KnownMetadata:
 
     Attributes:
         seen: The topics, and the brokers.
-        has_all_topics: Whether these are all topics of the cluster.
+        has_all_topics: Whether `seen` has all topics of the cluster.
     """
 
     seen: Snapshot

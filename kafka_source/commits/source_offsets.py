@@ -77,8 +77,8 @@ async def offsets_of_sources(
 def _refusal(batch: BatchOfRun, found: Published) -> FencedError:
     return FencedError(
         f"A task of another batch or of a replaced run has published late ranges of {', '.join(found.late)} in group "
-        f"{found.taken.member.group}, which may have replaced ranges of batch {batch.number}. No record of the batch is "
-        "visible. Restart the query; it writes the batch again."
+        f"{found.taken.member.group}, which may have replaced ranges of batch {batch.number}. No record of the batch "
+        "is visible. Restart the query; it writes the batch again."
     )
 
 

@@ -56,7 +56,7 @@ class Rows:
         return len(self._messages)
 
     def add(self, message: Message) -> None:
-        """Add a message; its value counts to `bytes`."""
+        """Add a message, and the size of its value to `bytes`."""
         self._messages.append(message)
         self.bytes += len(message)
 
@@ -64,8 +64,8 @@ class Rows:
         """Return the record batch and begin the next.
 
         Raises:
-            UnreadableRecordError: A column that is requested as text, or the key of a header, has a value that is no
-                text; or a timestamp is outside of Spark's range.
+            UnreadableRecordError: A text column or the key of a header is not UTF-8, or a timestamp is outside of
+                Spark's range.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -457,7 +457,7 @@ class _LibrdkafkaReader:
         return time.monotonic() - begun
 
     def _count(self, messages: list[Message]) -> None:
-        """Count the consumed messages for the quota; librdkafka fetches the same number again."""
+        """Count the consumed messages for the quota; librdkafka then fetches as many new messages."""
         if not self._pacer.enabled:
             return
         sizes: dict[TopicPartition, list[int]] = {}

@@ -50,7 +50,7 @@ class WireMeter:
         self._uncounted = received - self._counted
 
     def on_throttle(self, event: Any) -> None:
-        """librdkafka's `throttle_cb`, if there are no statistics; its time is in seconds."""
+        """librdkafka's `throttle_cb`, if there are no statistics; the event has the throttle time in seconds."""
         self._throttle += event.throttle_time
 
     def take_throttle(self) -> float:

@@ -50,7 +50,7 @@ class FetchSize:
 
         Args:
             size: The response's size in bytes.
-            waited: Seconds of its round trip in which the task only waited.
+            waited: Seconds of the round trip in which the task only waited.
             taken: Seconds from the response's first byte until its records were passed on.
             throttled: Whether a quota throttles this client, so that larger responses only lead to longer pauses.
         """
@@ -186,7 +186,7 @@ class NativeConnections:
 
 
 def _at_most(settings: Settings, name: str) -> int:
-    """Return a bound in bytes; 0 becomes 1, because with either bound brokers send one record batch."""
+    """Return a bound in bytes; 0 becomes 1, because brokers send one record batch for both."""
     given = settings.integer(name)
     return FAR_BYTES if given is None else max(1, min(FAR_BYTES, given))
 

@@ -63,8 +63,8 @@ class _Part:
         follower: Whether `node` is a follower of the partition (KIP-392).
         leader_only: Set after a fetch from a follower has failed.
         least_bytes: The fetch size that the next batch needs, if known.
-        short_since: Time since which the log ends before the range, or the partition is unknown; None: neither.
-        waits_since: Time since which records are due. Time in which no broker could send records does not count.
+        short_since: Time at which the log first ended too early, or the partition became unknown; None: neither.
+        waits_since: Start of the wait for records, moved by the time in which no broker could send records.
         failures: Number of failures in a row since the partition last returned records; the back-off grows with it.
         look_again_at: Time to look up the leader, if `node` is None.
     """
@@ -279,7 +279,7 @@ class NativeReader:
         return max(1, int(most // batch)) * int(batch) if batch else most
 
     def _bytes_for(self, part: _Part, most: int) -> int:
-        """Return the number of bytes to fetch for a range, at most `most`, and few bytes beyond the range."""
+        """Return the number of bytes to fetch for a range: at most `most`, with few bytes after the range's end."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
@@ -451,7 +451,7 @@ class NativeReader:
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
         """Look up the partition's leader before the next fetch; raise an error that a setting or permission causes.
 
-        After any other error a read may be repeated, and the range has a time limit.
+        After other errors the fetch is repeated, within the time limit of the range.
         """
         if isinstance(problem, InvalidConfigurationError):
             raise problem
@@ -509,7 +509,7 @@ class NativeReader:
             self._set_aside(part, RetriableError(f"The leader has {part.name} up to {fetched.high_watermark} only."))
 
     def _report_loss(self, part: _Part, **details: Any) -> None:
-        """Raise DataLossError, or log it with `failOnDataLoss=false`; `details`: more arguments of the error."""
+        """Raise DataLossError; with `failOnDataLoss=false` log the error. `details`: more arguments of the error."""
         error = DataLossError(topic=part.whole.topic, partition=part.whole.partition, planned=part.asked, **details)
         if self._request.fail_on_data_loss:
             raise error
@@ -518,7 +518,7 @@ class NativeReader:
     # ---- leaders
 
     def _continue_at_leader(self, part: _Part, found: PartitionMetadata) -> None:
-        """Continue at the partition's leader. If its log lacks planned or read offsets, report a loss (KIP-320)."""
+        """Continue at the leader. If the leader's log lacks planned or read offsets, report a loss (KIP-320)."""
         planned = part.whole.epoch
         known = part.read_epoch if planned < 0 else planned
         if found.leader_epoch > max(part.epoch, known) and known >= 0:

@@ -1,10 +1,10 @@
 """Fetch requests and responses as bytes, and a connection with one request in flight.
 
-Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by id
-(KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by name, for
-brokers before 3.1 and topics without an id. Its responses name the preferred replica (KIP-392), and it is the last
-version before the flexible versions. Both versions are encoded by hand in 10 µs; a general encoder takes hundreds of
-µs.
+Responses are parsed in place, so record sets are never copied. Requests have version 13 or 11. Version 13 names topics
+by id (KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by
+name, for brokers before 3.1 and topics without an id. Version 11 is the last version before the flexible versions, and
+its responses name the preferred replica (KIP-392). Both versions are encoded by hand in 10 µs; a general encoder takes
+hundreds of µs.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class FetchConnection(RequestConnection):
         read_committed: The isolation level of all requests.
         timeout: See `RequestConnection`.
         min_bytes: The bytes for which the broker waits (`fetch.min.bytes`).
-        max_wait_ms: The broker's longest wait for these bytes (`fetch.max.wait.ms`), at most half of the timeout.
+        max_wait_ms: The broker's longest wait for `min_bytes` (`fetch.max.wait.ms`), at most half of the timeout.
 
     Attributes:
         knows_ids: Whether the broker knows topics by their ids.
@@ -341,7 +341,7 @@ class FetchConnection(RequestConnection):
     def receive(self, buffer: bytearray) -> tuple[bytearray, Response]:
         """Return the buffer with the response to the last `send` (`buffer` or a larger one), and the response.
 
-        Send this broker no request for the response's `throttle_ms`, which is at least the broker's value.
+        Send this broker the next request after `throttle_ms` of the response, which is at least the broker's value.
 
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.
