@@ -23,8 +23,8 @@ options are lower case with dots. Other options with the prefix `kafka.` go to t
 Likely mistakes, such as `kafka.gruop.id` or `group.id`, are errors with a suggestion ([`strict`](#strict)). Other unknown
 options are ignored with a warning, as Spark ignores them.
 
-`load()` reports invalid options. With `.schema(...)`, the start of the query reports invalid options. Options for only
-batches or only streams, such as `endingOffsets`, are always reported at the start of the query.
+`load()` reports invalid options. With `.schema(...)`, the start of the query reports invalid options. A batch option in
+a stream, such as `endingOffsets`, or a stream option in a batch is always reported at the query's start.
 
 The column *only* shows in which queries an option has an effect. *Members* are queries with `kafka.group.id`, and
 without `assign` or `group.membership=false`. *Classic members* are members without `kafka.group.protocol=consumer`.
@@ -36,7 +36,7 @@ without `assign` or `group.membership=false`. *Classic members* are members with
 | Where do I read? | [`kafka.bootstrap.servers`](#kafka-bootstrap-servers) and one of [`subscribe`](#subscribe), [`subscribePattern`](#subscribepattern), [`assign`](#assign) |
 | How do I log in? | `kafka.security.protocol`, `kafka.sasl.mechanism`, `kafka.sasl.jaas.config`: [security](security.md) |
 | Must Kafka have my offsets, or do other consumers share the topic? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
-| Where does a query start the first time? | [`startingOffsets`](#startingoffsets); a group's offsets count first: [reading](reading.md#as-members-of-a-group) |
+| Where does a query start the first time? | [`startingOffsets`](#startingoffsets); a group's committed offsets take precedence: [reading](reading.md#as-members-of-a-group) |
 | How much at a time? | [`targetTriggerDuration`](#targettriggerduration), [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
 | Are rows dropped by a watermark while I catch up? | [`maxTimestampSkew`](#maxtimestampskew): [late rows](guides/late-rows.md) |
 | When are offsets committed? | nothing to set for a stream; [`commit`](#commit)`=sink` and [`commit.group`](#commit-group) to write to Kafka exactly once |

@@ -136,8 +136,8 @@ class ReadOptions(ValueOptions):
         kinds.STARTING_OFFSETS,
         "The start of a query without a checkpoint. A query in a group uses this option only for partitions without a "
         "committed offset. In JSON, -2 means earliest and -1 means latest. `committed`: the group's committed offset, "
-        "or earliest if there is none. A topic may have a word instead of its partitions: [topics that start "
-        "elsewhere](reading.md#topics-that-start-elsewhere).",
+        "or earliest if there is none. In JSON, a topic may have `earliest` or `latest` instead of its partitions: "
+        "[topics that start elsewhere](reading.md#topics-that-start-elsewhere).",
         default_text="latest for streams, earliest for batches",
     )
     starting_timestamp: int | None = option(
@@ -197,9 +197,9 @@ class ReadOptions(ValueOptions):
     data_loss_patience_ms: int = option(
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
-        "If a log ends before offsets that were read or planned, or their topic is unknown: the time before the query "
-        "reports a [loss](reading.md#data-loss). A task waits at most `kafkaConsumer.pollTimeoutMs`. A loss is "
-        "reported immediately if leader epochs prove it, or if the offset has no epoch.",
+        "The time before the query reports a [loss](reading.md#data-loss) if a log ends before offsets that were read "
+        "or planned, or if a topic is unknown. A task waits at most `kafkaConsumer.pollTimeoutMs`. A loss is reported "
+        "immediately if leader epochs prove it, or if the offset has no epoch.",
         default=30_000,
         units="ms",
     )
@@ -215,7 +215,7 @@ class ReadOptions(ValueOptions):
         "kafka.group.id",
         kinds.TEXT,
         "Join this consumer group: start at its committed offsets and share the partitions with its other members. "
-        "Otherwise the query reads all partitions and commits nothing.",
+        "Without a group, the query reads all partitions and commits nothing.",
     )
     group_membership: bool | None = option(
         "group.membership",
@@ -294,9 +294,9 @@ class ReadOptions(ValueOptions):
     commit: Commit | None = option(
         "commit",
         kinds.COMMIT,
-        "The committer of the group's offsets: `batch` (the driver, after each micro-batch), `task` (each task, at "
-        "the end of its ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With "
-        "`sink`, a query without this sink stops before its second micro-batch. For a stream without commits, set "
+        "The committer of the group's offsets: `batch` (the driver, after each micro-batch), `task` (each task, at the "
+        "end of its ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With "
+        "`sink`, a query with another sink stops before its second micro-batch. For a stream without commits, set "
         "`group.membership=false`. In a batch, `task` reads at most once. `kafkagroup.pinned` reads at least once.",
         default_text="batch for streams, none for batches",
     )
@@ -304,8 +304,8 @@ class ReadOptions(ValueOptions):
         "commit.transactional",
         kinds.BOOLEAN,
         "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query without "
-        "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as "
-        "a Java consumer does. With `true` such a query stops; without a coordinator, it stops after "
+        "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as a "
+        "Java consumer does. With `true`, a query without these rights stops; without a coordinator, it stops after "
         "`coordinator.timeout.ms`. `false` uses no transactions.",
         default_text="true; false where transactions are impossible",
         only=Only.COMMITS,
@@ -354,8 +354,8 @@ class ReadOptions(ValueOptions):
         "coordinator.timeout.ms",
         kinds.COUNT,
         "How long a query waits for a group coordinator that is unreachable or loads the group, and for a partition "
-        "without a leader. Set more than a broker's restart needs. If the coordinator does not answer, a stream's "
-        "task reads without a check of its membership, except with `commit=task`.",
+        "without a leader. Set a longer time than a broker's restart takes. If the coordinator does not answer, a "
+        "stream's task reads without a check of its membership, except with `commit=task`.",
         default=300_000,
         units="ms",
     )
@@ -363,9 +363,9 @@ class ReadOptions(ValueOptions):
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
         "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for the "
-        "stream's members. After this time, they leave if the group has other members. Set a longer time than a "
-        "micro-batch and the trigger's interval. In a batch with `commit=task`: how long slots wait for a task to "
-        "begin or end.",
+        "stream's members. After this time, the members leave if the group has other members. Set a longer time than "
+        "the trigger's interval, and than each micro-batch. In a batch with `commit=task`: how long slots wait for a "
+        "task to begin or end.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
         only=Only.MEMBERS,
@@ -389,7 +389,7 @@ class ReadOptions(ValueOptions):
     group_id_prefix: str = option(
         "groupIdPrefix",
         kinds.TEXT,
-        "The `group.id` of librdkafka's consumers, although they do not join this group.",
+        "The setting `group.id` of librdkafka's consumers, which join no group.",
         default="spark-kafka-source",
         only=Only.NO_GROUP,
     )
@@ -422,8 +422,8 @@ class ReadOptions(ValueOptions):
     kafka_consumer_poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
         kinds.COUNT,
-        "How long a task waits for planned records before it fails. Set more than the cluster needs to replace a lost "
-        "broker.",
+        "How long a task waits for planned records before it fails. Set a longer time than the cluster needs to "
+        "replace a lost broker.",
         default=120_000,
         units="ms",
     )
@@ -457,8 +457,7 @@ class ReadOptions(ValueOptions):
         "min.records.per.task",
         kinds.COUNT,
         "Slots with fewer records than this in a micro-batch share one task, because a task costs more than a read of "
-        "a few records; without a group, topic partitions share a task. Set it to 1 if the work on each record is "
-        "heavy.",
+        "a few records; without a group, topic partitions share a task. Set 1 if the work on each record is heavy.",
         default_text="1000; 1 with minPartitions or maxRecordsPerPartition",
         where=Where.STREAM,
         units="records",
@@ -485,15 +484,15 @@ class ReadOptions(ValueOptions):
         kinds.POSITIVE_DURATION,
         "The target duration of a trigger while the query has lag. The duration of a micro-batch determines the size "
         "of the next micro-batch: [tuning](tuning.md#the-size-of-micro-batches). `maxOffsetsPerTrigger`, "
-        "`maxBytesPerTrigger` and a quota stay upper limits, `minOffsetsPerTrigger` a lower limit.",
+        "`maxBytesPerTrigger` and a quota remain upper limits; `minOffsetsPerTrigger` remains a lower limit.",
         where=Where.STREAM,
     )
     max_timestamp_skew: int | None = option(
         "maxTimestampSkew",
         kinds.POSITIVE_DURATION,
-        "If a limit cuts a micro-batch, no partition is read further than this time past the earliest next record of "
-        "all partitions. A watermark with at least this delay then drops no rows of partitions that are behind: [late "
-        "rows](guides/late-rows.md).",
+        "If a limit cuts a micro-batch, each partition is read at most up to the earliest unread timestamp of all "
+        "partitions plus this time. So a watermark with at least this delay drops no rows of partitions that are "
+        "behind: [late rows](guides/late-rows.md).",
         where=Where.STREAM,
     )
     min_offsets_per_trigger: int | None = option(
@@ -561,7 +560,7 @@ class SinkOptions(ValueOptions):
     topic: str | None = option(
         "topic",
         kinds.TEXT,
-        "The topic to write to; takes precedence over a `topic` column. Required if the rows have no such column.",
+        "The topic to write to; takes precedence over a `topic` column. Required if the rows have no column `topic`.",
         where=Where.SINK,
     )
     transactional: bool = option(

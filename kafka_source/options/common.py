@@ -34,8 +34,8 @@ class CommonOptions:
         "engine",
         kinds.ENGINE,
         "The client that fetches and produces: `native` (Rust, faster) or `librdkafka`. `auto` uses `native` if "
-        "kafkagroup-native is installed. A sink with a setting that only librdkafka has, such as "
-        "`kafka.statistics.interval.ms`, then uses `librdkafka`.",
+        "kafkagroup-native is installed. With `auto`, a sink with a setting of librdkafka's own, such as "
+        "`kafka.statistics.interval.ms`, uses `librdkafka`.",
         default="auto",
         where=Where.ALL,
     )

@@ -42,7 +42,7 @@ def as_markdown() -> str:
         lines += [f"## {heading}", "", *_table(options, where), ""]
     lines += ["## Combinations that are refused", ""]
     lines += [
-        "`load()` refuses these options, in streams if no other query is named. Topics and groups are omitted.",
+        "kafkagroup refuses these options in streams, or in the query in brackets. Topics and groups are omitted.",
         "",
     ]
     lines += _combinations()

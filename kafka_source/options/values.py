@@ -147,7 +147,7 @@ class ValueOptions(CommonOptions):
         "schema.rules",
         kinds.SCHEMA_RULES,
         "A schema may have rules that encrypt or transform values (Confluent's data contracts). kafkagroup applies no "
-        "rules. `refuse`: an error for such a schema. `ignore`: read or write values without the rules.",
+        "rules. `refuse`: an error if a schema has rules. `ignore`: read or write values without the rules.",
         default="refuse",
         where=Where.ALL,
         only=Only.FORMAT,
