@@ -97,7 +97,7 @@ def check_value_kernel(option: str = "value.format=avro") -> None:
     """
     reason = why_not_native()
     if reason is not None:
-        raise InvalidConfigurationError(f"{option}, but {reason}. Install it, on the executors too.")
+        raise InvalidConfigurationError(f"{option}, but {reason}. Install the package, on the executors too.")
 
 
 def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, native: bool | None = None) -> None:

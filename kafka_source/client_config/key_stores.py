@@ -87,7 +87,7 @@ class _Reader:
     def store(self) -> _Store:
         version, count = self._number(">I"), self._number(">I")
         if version not in (1, 2):
-            raise ValueError(f"its version {version} is not known")
+            raise ValueError(f"the version {version} of the store is not known")
         trusted: list[bytes] = []
         keys: list[tuple[bytes, tuple[bytes, ...]]] = []
         for _ in range(count):
@@ -100,7 +100,7 @@ class _Reader:
             elif kind == _CERTIFICATE:
                 trusted.append(self._certificate(version))
             else:
-                raise ValueError(f"it has an entry of the unknown kind {kind}")
+                raise ValueError(f"the store has an entry of the unknown kind {kind}")
         return _Store(tuple(trusted), tuple(keys))
 
     def _certificate(self, version: int) -> bytes:
@@ -141,7 +141,7 @@ def _octets(protected: bytes) -> bytes:
     info = _content(protected, 0x30)[0]
     algorithm, rest = _content(info, 0x30)
     if not algorithm.startswith(_PROTECTION):
-        raise ValueError("its key is encrypted in a way that is not Java's own")
+        raise ValueError("the store's key is encrypted in a way that is not Java's own")
     return _content(rest, 0x04)[0]
 
 

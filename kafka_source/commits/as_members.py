@@ -218,7 +218,7 @@ class AsMembers(KeptOffsets):
             self.commit(offsets)
             return offsets
         except UnknownTopicError as error:
-            log.warning("commit group=%s by topic: %s", self._group, error)
+            log.warning("commit group=%s repeated for each topic: %s", self._group, error)
         committed: dict[TopicPartition, int] = {}
         for topic in {tp.topic for tp in offsets}:
             of_topic = {tp: offset for tp, offset in offsets.items() if tp.topic == topic}

@@ -168,8 +168,8 @@ def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[Top
             raise InvalidConfigurationError(
                 f"Batch {batch.number} is decided up to offset {entry.offset} of {tp.topic}-{tp.partition}, and the "
                 f"query has planned it again up to offset {end}: the checkpoint is older than the output. The sink "
-                "would drop these records as a replay. Nothing was written. Put back the newest checkpoint, or use a "
-                "new one, which continues at the group's offsets."
+                "would drop these records as a replay. Nothing was written. Restore the newest checkpoint, or use a "
+                "new checkpoint, which continues at the group's offsets."
             )
 
 
