@@ -139,7 +139,7 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
     """Return whether the sink has committed a finished batch, or the group has no offsets to compare.
 
     If the sink does not commit, the group has the offsets at which the batch began. A group that was set back, by a
-    rewind or for a truncated log, may have these offsets again; a topic that was created again has no offsets.
+    rewind or for a truncated log, may have the starting offsets again. A topic that was created again has no offsets.
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
@@ -193,7 +193,7 @@ def check_undecided(
     *,
     has_record: bool,
 ) -> None:
-    """Check that a batch was not decided, if no record names the batch.
+    """If no record names a batch, check that the batch was not decided.
 
     Args:
         planned: The batch's inputs, as its end offset defines them.

@@ -1,6 +1,6 @@
 """Read and write the halts of groups: `pause`, `stop`, `resume`. A halt is the newest entry of a group's side group.
 
-A halt never ends by itself. The entries have a long retention time, because their renewal could undo a resume.
+A halt never ends by itself. A halt's entry has a long retention time, because its renewal could undo a resume.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Spark connects a source and a sink of a query by rows alone. The drivers of source and sink are different processes, and
 the rows that the sink writes no longer have the source's offsets. But the tasks of source and sink know the query, run
-and batch. So the first task of the source publishes the ranges of the whole batch, and the member that reads them, as
-committed offsets of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the
-batch. The sink's driver collects the offsets of exactly its run and batch. In the transaction of the sink's decision, a
-mark replaces each range that the driver has found. If a later batch finds unmarked ranges of another batch, a replaced
-task or a slow request has published these ranges late. Late ranges may have overwritten the later batch's own ranges.
+and batch. So the first task of the source publishes all ranges of the batch, with their member, as committed offsets of
+a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's driver
+collects the offsets of exactly its run and batch. In the transaction of the sink's decision, a mark replaces each range
+that the driver has found. If a later batch finds unmarked ranges of another batch, a replaced task or a slow request
+has published these ranges late. Late ranges may have overwritten the later batch's own ranges.
 
 The same transaction records the decided ranges as offsets of `{group}-read-by-{stream}`: a source knows its stream, but
 not its query. A replay reads exactly these ranges, independently of the group's offsets. The source writes a first

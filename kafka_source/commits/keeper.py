@@ -1,10 +1,10 @@
 """The process that keeps the slots of a batch in their group until the batch is committed or Spark's driver has ended.
 
-A batch without `commit=task` needs no slots while it reads, so the slots leave (`source/batch.py`). With
-`commit=task` the planner starts this process with the credentials of the slots. No other process can hold the slots:
-the planner's process ends, and the tasks may start hours later. The keeper sends the heartbeats, rejoins if another
-read of the driver waits in a join or if the slots were lost, and publishes the new credentials to the tasks (see
-`rights`). The tasks attach to the slots as in a stream.
+A batch without `commit=task` needs no slots while it reads, so the slots leave (`source/batch.py`). With `commit=task`
+the planner starts this process with the credentials of the slots. No other process can hold the slots: the planner's
+process ends, and the tasks may start hours later. The keeper sends the heartbeats. If another read of the driver waits
+in a join, or if the slots were lost, the keeper rejoins and publishes the new credentials to the tasks (see `rights`).
+The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, or when the Spark driver has
 ended. The slots also leave if no task commits for longer than `max.poll.interval.ms`: the batch may have failed, and no

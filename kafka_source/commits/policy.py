@@ -115,7 +115,7 @@ class CommitPolicy:
 
     @property
     def right(self) -> Right | None:
-        """The right of another process to commit a batch until the slots rejoin; None: no other process commits."""
+        """The right of the tasks or the sink to commit a batch; None: neither commits."""
         return None
 
     def before_plan(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:

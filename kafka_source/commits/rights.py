@@ -5,11 +5,11 @@ Tasks and a sink commit with the credentials of slots that their driver, or a ke
 **Acting** as a slot needs only the slot's credentials. A task attaches (`SlotSession`): it verifies the credentials.
 With `commit.transactional` all attempts of a task use the slot's transactional id in turn, so they commit in order.
 
-**Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, because the group has
-removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the process
-that holds the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group.
-A partition that another member may have is published as lost. If a commit is refused, the committer fetches the owners
-(`Renewal`).
+**Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, the coordinator
+refuses these credentials. Slots rejoin if the group has removed them, or if another read of the driver waits in a join.
+So the process that holds the slots publishes the current owner of each partition (`Right`), as committed offsets of a
+separate group. A partition that another member may have is published as lost. If a commit is refused, the committer
+fetches the owners (`Renewal`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Right:
 
     Attributes:
         id: The name of published credentials, different after each start of the query; None: no renewal.
-        waits: Whether the slots rejoin for another read of the driver only when the batch is committed.
+        waits: Whether a rejoin for another read of the driver waits until the batch is committed.
     """
 
     id: str | None

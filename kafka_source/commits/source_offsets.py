@@ -24,7 +24,7 @@ class SourceOffsets:
 
     Attributes:
         offsets: Offsets of groups, to commit with the decision; empty for the replay of a decided batch.
-        taken: Marks of the sources' hand-offs, to commit in any case.
+        taken: Marks that replace the published ranges of the sources, to commit in any case.
         record: The batch's ranges, to commit with the decision; a replay of the batch reads these ranges.
         refusal: The reason not to decide; None: the batch may be decided.
     """

@@ -1,6 +1,6 @@
 """The offsets of a group without members (`assign`): the driver commits as Java's `assign` does.
 
-These commits name no member, so the coordinator accepts them only while the group has no members.
+The coordinator accepts commits without a member id only while the group has no members.
 """
 
 from __future__ import annotations

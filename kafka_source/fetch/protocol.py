@@ -3,8 +3,7 @@
 Responses are parsed in place, so record sets are never copied. Requests have version 13 or 11. Version 13 names topics
 by id (KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by
 name, for brokers before 3.1 and topics without an id. Version 11 is the last version before the flexible versions, and
-its responses name the preferred replica (KIP-392). Both versions are encoded by hand in 10 µs; a general encoder takes
-hundreds of µs.
+its responses name the preferred replica (KIP-392). Encoding by hand takes 10 µs, a general encoder hundreds of µs.
 """
 
 from __future__ import annotations

@@ -413,8 +413,8 @@ class ReadOptions(ValueOptions):
     max_decoded_bytes: int = option(
         "max.decoded.bytes",
         kinds.DECODED_BYTES,
-        "Maximum size of one decoded value in Arrow's layout; a larger value is a bad value (`mode`). This protects "
-        "executors from values that are many times larger decoded than encoded.",
+        "Maximum size of one decoded value in Arrow's layout; a larger value is a bad value (`mode`). The limit "
+        "protects executors from values that are much larger decoded than encoded.",
         default=kinds.DEFAULT_DECODED_BYTES,
         units="bytes",
         only=Only.FORMAT,
