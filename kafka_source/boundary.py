@@ -1,6 +1,6 @@
 """Tracebacks without the connector's own frames, which put 60 lines before an error's message.
 
-Spark prints an error's traceback, and twice in the driver. The message states the problem and the remedy, and the
+Spark prints the traceback of an error, in the driver even twice. The message states the problem and the remedy, and the
 connector's frames do not help a user; `log.level=debug` shows them.
 """
 

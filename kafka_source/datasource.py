@@ -57,7 +57,7 @@ class KafkaGroupSource(DataSource):
 
         With `map.function`, return the schema of the function's rows.
 
-        Spark calls this in `load()`, so `load()` raises errors in the options. If the user gives a schema, as in
+        Spark calls this method in `load()`, so `load()` raises errors in the options. If the user gives a schema, as in
         `.schema("value binary")`, Spark does not call this class before the first action.
 
         Raises:

@@ -56,7 +56,7 @@ def why_not_native() -> str | None:
 
 
 def is_native(name: str) -> bool:
-    """Return whether the native engine serves in this process; with `auto`, warn once if it does not.
+    """Return whether this process uses the native engine; with `auto`, warn once if it does not.
 
     Args:
         name: The `engine` option: native, librdkafka or auto.

@@ -21,8 +21,9 @@
         ├── UnreadableRecordError         a valid record that the requested columns or limits cannot represent
         └── AuthenticationError           the brokers refuse the credentials, or the user lacks a permission
 
-Every error has `code` and `code_name`, of a broker or librdkafka, or None if it does not come from Kafka. All errors
-can be pickled, because Spark sends them between its processes. `error_codes` contains the category of every code.
+Every error has `code` and `code_name`, of a broker or librdkafka, or None if the error does not come from Kafka. All
+errors can be pickled, because Spark sends them between its processes. `error_codes` contains the category of every
+code.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def jks_certificates(store: bytes, password: str) -> str:
 
     Args:
         store: The file's bytes.
-        password: The store's password; empty: its digest is not checked, as in Java.
+        password: The store's password; empty: the store's digest is not checked, as in Java.
 
     Raises:
         ValueError: The store is damaged or has no certificates, or the password is wrong.

@@ -32,7 +32,7 @@ class TopicIds:
         self._known = {}
 
     def invalidate_if_old(self) -> None:
-        """Drop all entries if the last drop by this method is longer ago than the maximum age."""
+        """Drop all entries if this method last dropped them longer ago than the maximum age."""
         if time.monotonic() - self._invalidated_at > self._max_age:
             self.invalidate()
             self._invalidated_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""The sink commits, in the transaction of its decision (`commit=sink`).
+"""The sink commits the offsets, in the transaction of its decision (`commit=sink`).
 
 A micro-batch that was planned but not decided has changed neither the output nor the group. While the query was down,
 other members may have read further. So a replay begins at the group's offsets, and reads only the partitions that the

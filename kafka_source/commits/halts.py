@@ -54,7 +54,7 @@ async def _fetch_entries(client: KafkaClient, group: str, deadline: Deadline) ->
 async def write_halt(
     client: KafkaClient, group: str, halt: Halt, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> Halt:
-    """Write a halt with the next number, and return this halt. One commit has all boundaries, so a query sees them all.
+    """Write a halt with the next number, and return this halt. One commit has all boundaries, so a query sees all.
 
     Args:
         client: The cluster's client.

@@ -108,12 +108,12 @@ class Handoff:
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def ends_of(self, partitions: Iterable[TopicPartition], cluster: str | None) -> dict[TopicPartition, CommitOffset]:
-        """Return the ends of these partitions' ranges, as they are committed in the cluster with this id."""
+        """Return the offsets to commit for the ends of these partitions' ranges, in the cluster with this id."""
         ends = {tp: self.ranges[tp][1] for tp in partitions}
         return with_notes(ends, {}, self.stream, self.epochs, self.topic_ids, cluster)
 
     def published_end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
-        """Return the end of a partition's range as it is published."""
+        """Return the offset to publish for the end of a partition's range."""
         end = beyond(self.ranges[tp][1])
         return CommitOffset(end, self.epochs.get(tp, -1), metadata, self.topic_ids.get(tp.topic))
 

@@ -30,7 +30,7 @@ class ReadPositions(Protocol):
         """Return the group's offsets that count, and record which offsets are of another topic of the same name."""
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions where the group's offset, as last looked up, is of another topic of this name."""
+        """Return the partitions whose last fetched group offset is of another topic of the same name."""
 
     def missing(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offsets of `finished` that the group is not known to have."""

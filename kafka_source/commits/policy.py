@@ -184,7 +184,7 @@ class CommitPolicy:
 
     @contextmanager
     def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
-        """Within the context, act as the slots of tasks that one Spark task reads; the slots attach at the same time.
+        """Within the context, act as all slots whose ranges one Spark task reads; the slots attach at the same time.
 
         Raises:
             KafkaGroupError: See `attached`.

@@ -54,7 +54,7 @@ class Right:
 
     @property
     def is_renewed(self) -> bool:
-        """Whether slots that were lost join again immediately, for the commits of the batch."""
+        """Whether lost slots rejoin immediately, so that the batch can be committed."""
         return self.id is not None
 
     async def publish(
@@ -175,7 +175,7 @@ class Renewal:
             raise FencedError(
                 f"The records of {format_partitions(sorted(self.ranges))} up to the end of this batch are committed in "
                 f"group {self.group} already, by an earlier action or by an earlier attempt of this task. With "
-                "commit=task a DataFrame can be read once. To read it more than once, use kafkagroup.pinned or "
+                "commit=task a DataFrame can be read once. For several reads, use kafkagroup.pinned or "
                 "commit=none."
             )
 

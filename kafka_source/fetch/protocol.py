@@ -313,7 +313,7 @@ class FetchConnection(RequestConnection):
         """Send a Fetch request; read its response with `receive`.
 
         Args:
-            wanted: The partitions. The broker fills the response in this order.
+            wanted: The partitions, in the order in which the broker fills the response.
             max_bytes: The maximum size of the response; the first record batch may exceed it.
             any_replica: Whether the leader may refer to another replica (KIP-392).
 

@@ -316,8 +316,8 @@ class ReadOptions(ValueOptions):
         "Reaction if the coordinator has removed this query's members, for example because the driver was suspended. "
         "`stop`: an error. `rejoin`: join again, and commit the partitions of the interrupted micro-batch, except "
         "those that another member owns or has committed. With `commit=task` and `commit=sink`, `rejoin` ends the "
-        "query if another member owns a partition of this micro-batch; the next start continues at the group's "
-        "offsets.",
+        "query if another member owns a partition of the interrupted micro-batch; the next start continues at the "
+        "group's offsets.",
         default="rejoin",
         where=Where.STREAM,
         only=Only.MEMBERS,
@@ -336,8 +336,8 @@ class ReadOptions(ValueOptions):
     session_timeout_ms: int | None = option(
         "kafka.session.timeout.ms",
         kinds.COUNT,
-        "The coordinator removes a member that has sent no heartbeat for this long. Slots of a batch may send their "
-        "first heartbeat when Spark starts their tasks.",
+        "The coordinator removes a member that has sent no heartbeat for this long. In a batch, slots may send their "
+        "first heartbeat only when Spark starts their tasks.",
         default_text="45000 for streams, 300000 for batches",
         units="ms",
         only=Only.CLASSIC,
@@ -362,10 +362,10 @@ class ReadOptions(ValueOptions):
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
-        "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for the "
-        "stream's members. After this time, the members leave if the group has other members. Set a longer time than "
-        "the trigger's interval, and than each micro-batch. In a batch with `commit=task`: how long slots wait for a "
-        "task to begin or end.",
+        "How long a stream may take until it requests its next micro-batch. A rebalance waits at most this time for "
+        "the stream's members. After this time, the members leave if the group has other members. Set a longer time "
+        "than the trigger's interval, and than each micro-batch. In a batch with `commit=task`: how long slots wait "
+        "for a task to begin or end.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
         only=Only.MEMBERS,
@@ -398,7 +398,7 @@ class ReadOptions(ValueOptions):
     batch_rows: int = option(
         "batch.rows",
         kinds.ARROW_ROWS,
-        "Maximum number of rows in an Arrow record batch. Lower it if rows are large and executors run out of memory.",
+        "Maximum number of rows in an Arrow record batch. Set less if rows are large and executors run out of memory.",
         default=65_536,
         units="rows",
     )

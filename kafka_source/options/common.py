@@ -78,7 +78,7 @@ class CommonOptions:
         "Refuse likely mistakes: a misspelt option or setting; a setting such as `group.id` without its prefix "
         "`kafka.`, if it affects reads, commits, writes or the login; a checkpoint of another group, or of other "
         "topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. `false` "
-        "only warns of these mistakes.",
+        "only warns of likely mistakes.",
         default=True,
         where=Where.ALL,
     )
