@@ -1,4 +1,4 @@
-"""Names and contents of side groups: groups without members that keep state as committed offsets.
+"""Side groups (groups without members that keep state as committed offsets): their names and contents.
 
 All side groups are private: their lag is meaningless, and `kafkagroup groups` omits them. The offsets of side groups
 lie beyond the end of any log, so that lag monitors see no lag. Each name begins with the owner's name, so a prefixed
