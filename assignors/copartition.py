@@ -1,8 +1,8 @@
 """`copartition`: assign the same partition number of several topics to the same member.
 
 Java has no such strategy: `range` keeps topics together only while they have equal partition counts and subscribers,
-and reports no difference. If the topics differ, `copartition` raises an error, or co-locates as many partitions as
-possible.
+and reports no difference. If counts or subscribers differ, `copartition` raises an error, or co-locates as many
+partitions as possible.
 
 A strategy that assigns partitions one by one can keep co-partitioned topics together. `fold` leaves only the first
 topic of each set. `Folded.unfold` gives a partition's members the same partition number of the other topics.
@@ -25,8 +25,8 @@ class Folded:
     """A group with only the first topic of each set, for a strategy that keeps co-partitioned topics together.
 
     Attributes:
-        cluster: The cluster without the omitted topics. A partition has only the racks that hold its number in all
-            topics of the set.
+        cluster: The cluster without the omitted topics. The racks of a partition are those that have a replica of its
+            number in every topic of the set.
         group: The subscriptions without the omitted topics.
         sets: All topics of each set, by the set's first topic. Topics in no set are absent.
     """
@@ -96,7 +96,7 @@ def check_disjoint(groups: Sequence[Collection[str]]) -> None:
     named = [topic for group in groups for topic in set(group)]
     if len(named) != len(set(named)):
         twice = sorted({topic for topic in named if named.count(topic) > 1})
-        raise ValueError(f"topics are in two groups: {', '.join(twice)}; join groups with a common topic")
+        raise ValueError(f"topics are in two co-partitioned sets: {', '.join(twice)}; merge these sets")
 
 
 def check_alike(
@@ -129,7 +129,7 @@ class CopartitionAssignor(Assignor):
         groups: Sets of topics; a topic may be in one set only. None: all subscribed topics of the group are one set.
         mismatch: The handling of a set whose topics differ in partition counts or subscribers. "refuse" raises an
             AssignmentError. "colocate" assigns each partition number that exists in all topics to one of the members
-            that subscribe to all topics. Higher numbers are assigned topic by topic.
+            that subscribe to all topics; partitions with higher numbers are assigned topic by topic.
     """
 
     name: ClassVar[str] = "copartition"

@@ -152,7 +152,7 @@ class Claims:
     def outdated(self) -> dict[int, int]:
         """Return the newest claimant of each partition, among the members whose claims are of older generations.
 
-        A generation is older if it is below the group's newest generation.
+        A generation is older if its number is below the group's newest generation.
         """
         newest = max(self.generations, default=-1)
         last: dict[int, int] = {}
@@ -203,7 +203,7 @@ NO_RACKS: frozenset[str] = frozenset()
 
 
 def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[frozenset[str]]:
-    """Return the racks of partitions 0 to `count` - 1 of a topic; empty if unknown. Equal sets are one object."""
+    """Return the racks of a topic's first `count` partitions; empty: unknown. Equal sets of racks are one object."""
     known = cluster.racks.get(topic, ())
     seen: dict[tuple[str, ...], frozenset[str]] = {}
     found: list[frozenset[str]] = []
@@ -243,13 +243,13 @@ class Pool:
     __slots__ = ("_heap", "_judged", "_loads", "_lowered", "_seen", "members", "places")
 
     def __init__(self, places: Sequence[int], loads: Sequence[float], lowered: Sequence[int]) -> None:
-        """Share `loads` and `lowered` with the caller.
+        """Make a pool, which shares the lists `loads` and `lowered` with the caller.
 
         Args:
             places: The members of this pool, ascending.
             loads: The load of every member of the group, by place; the caller updates it.
-            lowered: The members whose load was lowered, in order. The caller appends to this list, which shows where
-                to repair the heap when a member deep inside the heap becomes the least loaded member.
+            lowered: The members whose load was lowered, in order. The caller appends to this list. A lowered member may
+                be deep inside the heap, so it is pushed again.
         """
         self.places = places
         self.members = frozenset(places)

@@ -52,10 +52,10 @@ class AssignmentError(Exception):
 
 
 class Assignor(ABC):
-    """A strategy that assigns partitions to a group's members (`ConsumerPartitionAssignor` in Java).
+    """A strategy that assigns partitions to a group's members (Java's `ConsumerPartitionAssignor`).
 
     `assign` runs in the leader and must depend on its arguments alone. The other methods run in every member, and keep
-    that member's state, for example its last assignment. Use one object per member.
+    that member's state, for example its last assignment. So each member needs its own object.
     """
 
     name: ClassVar[str]
@@ -171,7 +171,7 @@ def _find(name_or_spec: str) -> Callable[..., object]:
 def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> set[TopicPartition]:
     """Return the partitions that the same rebalance adds to one member and revokes from another member.
 
-    Under the cooperative protocol two members could read such a partition at the same time.
+    Under the cooperative protocol two members could read a partition in transfer at the same time.
     """
     added: set[TopicPartition] = set()
     revoked: set[TopicPartition] = set()
@@ -196,7 +196,7 @@ def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Ass
         listed = ", ".join(f"{topic}-{number}" for topic, number in sorted(moving)[:5])
         raise AssignmentError(
             f"assignor {name} assigns {len(moving)} partitions to new members before their owners have revoked them "
-            f"({listed}): a cooperative assignor must leave these out until the next rebalance"
+            f"({listed}): a cooperative assignor must assign these partitions only in the next rebalance"
         )
 
 

@@ -1,4 +1,4 @@
-"""Adapter of these strategies for the `KafkaConsumer` of kafka-python (3.x).
+"""Adapter of assignors for the `KafkaConsumer` of kafka-python (3.x).
 
     consumer = KafkaConsumer("orders", group_id="g", partition_assignment_strategy=[for_kafka_python("sticky")])
 
@@ -37,8 +37,8 @@ def for_kafka_python(
         options: The strategy's options, if `assignor` is a name.
         rack: The consumer's rack, for strategies that use racks.
         eager: Run a cooperative strategy with the eager protocol. Set this in the first half of a rolling upgrade, in
-            which the consumer also lists an eager strategy. In this half, kafka-python revokes all partitions before
-            the member joins, so the subscription must not list owned partitions.
+            which the consumer also lists an eager strategy, so that kafka-python revokes all partitions before the
+            member joins, and the subscription must not list owned partitions.
     """
     return KafkaPythonAssignor(load(assignor, options) if isinstance(assignor, str) else assignor, rack, eager)
 

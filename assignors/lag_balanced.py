@@ -90,14 +90,14 @@ class LagBalancedAssignor(Assignor):
     """Let all members drain their lag at about the same time, and keep their partitions.
 
     A partition moves only if the move makes the longest time shorter by a factor of `WORTH` (1.31), or gives a member
-    its first partition. A member of unknown speed counts as a member of median speed. It gets at most an
-    equal part of each topic that it subscribes to.
+    its first partition. A member of unknown speed counts as a member of median speed, and gets at most an equal share
+    of the partitions of its topics.
 
     Args:
         groups: Disjoint sets of co-partitioned topics, whose equal partition numbers stay together; None: no sets.
         speed: The records per second that this member can process; None: as measured.
-        interval: The least number of seconds between two rebalances that the leader requests for balance. A plan
-            balances the work of at least this time.
+        interval: The least number of seconds between two rebalances that the leader requests for balance, and the
+            shortest horizon.
     """
 
     name: ClassVar[str] = "lag-balanced"
@@ -191,7 +191,7 @@ class Workload:
 
     @cached_property
     def bound(self) -> float:
-        """A lower limit of the longest time, from each unit and from each set of units with the same readers."""
+        """A lower limit of the longest time, by each unit and by each set of units with the same readers."""
         units: dict[Sequence[int], list[int]] = {}
         for places, work in zip(self.readers, self.work, strict=True):
             units.setdefault(tuple(places), []).append(work)
@@ -225,8 +225,9 @@ def balance(load: Workload) -> Outcome:
 
     The plan is greedy and sticky. Units are placed in the order of their work (longest processing time, LPT). A unit
     stays with its holder if the holder is done within `TOLERANCE` of the shortest possible time. Otherwise the unit
-    goes to the member that is done first. The plan is used only if the longest time with all held units kept is more
-    than `WORTH` times the plan's longest time. Otherwise units move only to members that hold nothing yet.
+    goes to the member that is done first. The plan is used only if it makes the longest time shorter by a factor of
+    more than `WORTH` than a plan that keeps all held units. If it does not, units move only to members that hold
+    nothing yet.
     """
     plan = _Plan(load, math.inf)
     kept, worth = plan.longest, False
@@ -408,7 +409,7 @@ def _known_work(
 ) -> tuple[list[int | None], list[float | None]]:
     """Return the lag and the rate of each unit; None: unknown for all partitions of the unit.
 
-    The leader's own rate of a partition takes precedence over the rate of the partition's previous member.
+    A rate that the leader has measured takes precedence over a rate that the partition's previous member reports.
     """
     newest: dict[tuple[str, int], tuple[int, float]] = {}
     for member in members:
@@ -429,11 +430,10 @@ def _known_work(
 
 
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
-    """Return the number of records of each unit to read within the horizon. An unknown number becomes the mean.
+    """Return the number of records of each unit to read within the horizon. Unknown lags and rates become the mean.
 
-    The horizon is the time in which the whole group drains its lag at `speed` records per second (None: unknown). It
-    is at least the interval in which the assignment stays. In this time, a member with its share of the work drains
-    its lag too.
+    The horizon is the time in which the whole group drains its lag at `speed` records per second (None: unknown), but
+    at least the interval between rebalances. A member with its share of the work drains its lag within the horizon.
     """
     known_lags = [lag for lag in lags if lag is not None]
     known_rates = [rate for rate in rates if rate is not None]

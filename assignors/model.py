@@ -125,7 +125,7 @@ class Subscription:
         owned: The partitions that the member still owns (v1 and later, KIP-429).
         generation: The generation in which `owned` was assigned (v2 and later, KIP-792); -1 if unknown.
         rack: `client.rack` (v3, KIP-881); None or "" if the member has no rack.
-        instance_id: `group.instance.id` (KIP-345). It is a field of JoinGroup, not of the encoded subscription.
+        instance_id: `group.instance.id` (KIP-345), which is a field of JoinGroup, not of the encoded subscription.
     """
 
     topics: Sequence[str]

@@ -1,7 +1,7 @@
 """`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
-Java's sticky algorithm revokes a claim that does not match its member's rack. If no other member matches either, the
-partition moves in every rebalance. If no member on a partition's racks has room, earlier choices are not revised.
+Java's sticky algorithm revokes a claim that does not match its member's rack. If no member is on the partition's racks,
+the partition moves in every rebalance. If the members on its racks have no room, Java does not revise their partitions.
 `rack-aware` exchanges two partitions, or moves a partition to a member with one partition fewer. Each step lowers the
 number of rack mismatches or lost claims, and raises neither. Sizes stay as even as in `sticky`.
 """
@@ -41,7 +41,7 @@ class RackAwareAssignor(StickyAssignor):
 
 
 def improve_racks(shared: Shared) -> None:
-    """Exchange partitions until no single exchange improves the answer; sizes stay as even as they are."""
+    """Exchange partitions until no single exchange improves the assignment; sizes stay as even as they are."""
     if shared.racks is not None:
         _Exchange(shared, shared.racks).run()
 
@@ -60,7 +60,7 @@ class _Exchange:
     """The assignment while partitions are exchanged.
 
     An exchange is accepted if it gives fewer rack mismatches or more kept claims, and makes neither worse. With
-    different subscriptions the result must stay balanced: no subscriber of the topic has two partitions fewer.
+    different subscriptions the result must stay balanced: no owner has two partitions more than another subscriber.
     """
 
     def __init__(self, shared: Shared, racks: RackView) -> None:
@@ -132,7 +132,7 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """Yield the partitions that the target can give to the source; first None if the target has fewer."""
+        """Yield the partitions that the target can give back; first None (nothing) if the target has fewer."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None

@@ -28,7 +28,7 @@ class RedundantAssignor(Assignor):
     A member's Assignment lists every partition of which it has a copy. `primaries` returns the partitions that the
     member leads, and `replicas` returns the copy numbers of its other partitions. Copies stay with their members if
     balance allows. If a primary leaves, a standby of the partition becomes the primary, and another member becomes a
-    standby. Standbys may get other numbers.
+    standby. The copy numbers of standbys may change.
 
     Args:
         copies: The number of members that hold each partition, at least 1.
@@ -44,11 +44,11 @@ class RedundantAssignor(Assignor):
         self._last: bytes | None = None
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return the last assignment, encoded; the primaries are nested in it as `sticky` user data (V1)."""
+        """Return the last assignment, encoded; its user data contain the primaries as `sticky` user data (V1)."""
         return self._last
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """Assign each partition to up to `copies` members. A member's user data list its partitions by rank."""
+        """Assign each partition to up to `copies` members. The user data of a member contain its partitions by rank."""
         members = sorted_names(group)
         counts = known_topics(cluster, group)
         readers = readers_by_topic(alike(group, members), counts)
@@ -179,10 +179,10 @@ class _Copies:
                 self._sizes[place] += 1
 
     def level(self) -> None:
-        """Move copies to members with at least two copies fewer: new copies, new copies in chains, then kept copies.
+        """Move copies to members with at least two copies fewer: new copies singly, then in chains, then kept copies.
 
-        A copy moves only to a member that does not hold the partition yet. Every move or chain makes the sum of squared
-        sizes smaller, so the loops terminate.
+        A copy moves only to a member that does not hold the partition yet. Every move or chain of moves makes the sum
+        of the squared sizes smaller, so the loops terminate.
         """
         self._level_singly(kept_too=False)
         self._level_by_chains()
@@ -196,7 +196,7 @@ class _Copies:
                 moved |= self._level_partition(partition, kept_too)
 
     def _level_by_chains(self) -> None:
-        """Move new copies along chains of members, because the fullest one may have no copy that the emptiest lacks."""
+        """Move new copies along chains: the fullest member may have no copy that it can give to the emptiest member."""
         lowest = min(self._sizes, default=0)
         if max(self._sizes, default=0) < lowest + 2:
             return
@@ -263,9 +263,9 @@ class _Copies:
     def choose_primaries(self, claims: Sequence[_Claim]) -> list[int]:
         """Return the primary of each partition.
 
-        The previous primary stays if it still holds the partition. Otherwise a standby that kept the partition takes
-        over, else any holder. Afterwards other holders become primaries, until each primary leads at most one partition
-        more than every other holder of its partitions. No copy moves.
+        The previous primary stays if it still holds the partition. If not, a standby that kept the partition takes
+        over, or else a new holder. Then primaries give up partitions to other holders, until no holder leads at least
+        two partitions fewer than the primary. No copy moves.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []

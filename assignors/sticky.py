@@ -1,8 +1,7 @@
 """`sticky` and `cooperative-sticky`: collect the claims of members; `sticky_uniform` and `sticky_mixed` assign.
 
 The strategies are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429). Both make the same
-assignment, which is balanced and moves as few partitions as possible. `cooperative-sticky` reaches it in two
-rebalances.
+assignment, which is balanced and moves as few partitions as possible; `cooperative-sticky` needs two rebalances.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ def _claim(subscription: Subscription) -> StickyUserData:
 
 
 def _hold_back(shared: Shared) -> None:
-    """Remove from the answer the partitions that another member still owns, according to the newest claim."""
+    """Remove from the assignment the partitions that another member still owns, according to the newest claim."""
     claims = shared.claims
     moving = shared.revoked | claims.contested
     if not moving:

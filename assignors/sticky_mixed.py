@@ -105,7 +105,7 @@ class _Group:
         """Assign each partition to its least loaded subscriber that is on one of its racks or has no rack.
 
         Returns:
-            The partitions that have no such subscriber.
+            The partitions that could not be assigned.
         """
         pools: dict[tuple[Pool, frozenset[str]], Pool] = {}
         rest: list[int] = []
@@ -150,8 +150,8 @@ class _Group:
     def _water(self, places: Sequence[int], count: int) -> list[int]:
         """Return the members that take the next `count` partitions, if each goes to the least loaded of `places`.
 
-        The result equals `count` operations on a heap, in fewer steps. The least loaded members (`wet`) take one
-        partition each, round after round, until they reach the size of the next member, which joins `wet`. Updates
+        The result equals that of `count` operations on a heap, in fewer steps. The least loaded members (`wet`) take
+        one partition each, round after round, until they reach the size of the next member, which joins `wet`. Updates
         sizes.
         """
         sizes = self.sizes
@@ -182,10 +182,10 @@ class _Group:
         """Move single partitions to members with at least two partitions fewer, in order, until no such move is left.
 
         If a partition's previous owner of an older generation has at least two partitions fewer than the current owner,
-        the partition goes to this previous owner. Otherwise it goes to the least loaded subscriber.
+        the partition goes to this previous owner, otherwise to the least loaded subscriber.
 
-        Terminates with a balanced result, because every move makes the sum of squared sizes smaller. The only other
-        move, the return of a partition to the member from which it came, happens once for each partition.
+        Terminates with a balanced result, because every move makes the sum of squared sizes smaller, except the return
+        of a partition to its previous member, which happens at most once for each partition.
         """
         runs = self._runs(partitions)
         moved = True
@@ -228,7 +228,7 @@ class _Group:
 class _Movements:
     """The moves so far, by topic and pair of members, so that two members do not swap partitions of a topic.
 
-    `PartitionMovements` in Java's `AbstractStickyAssignor`.
+    Corresponds to `PartitionMovements` in Java's `AbstractStickyAssignor`.
     """
 
     def __init__(self, index: PartitionIndex) -> None:
@@ -241,7 +241,7 @@ class _Movements:
     def instead(self, topic: int, partition: int, source: int, target: int) -> int:
         """Return the partition to move instead of `partition`.
 
-        If the target has given partitions of this topic to the source, one of these moves back; else `partition` moves.
+        If the target has given partitions of this topic to the source, such a partition moves back, else `partition`.
         """
         if partition in self._moves:
             source = self._moves[partition][0]

@@ -88,7 +88,7 @@ def _deal(
     """Assign the partitions that are left.
 
     Members with fewer than `min_size` partitions take them round-robin. The last `extra` partitions go to members with
-    exactly `min_size`, one each. All rounds until the next member is full are one slice of `left` per member.
+    exactly `min_size`, one each. One slice of `left` per member has all rounds until the next member is full.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0

@@ -80,7 +80,7 @@ def measure(
         group: The subscriptions that the assignor was given.
         answer: The assignment that the assignor returned.
         claims: The partitions that members owned before; None: the `owned` partitions of their subscriptions.
-        copies: The number of members that each partition needs; with fewer subscribers, all of them.
+        copies: The number of members that each partition needs; if a topic has fewer subscribers, all of these.
     """
     claims = claims_of(group) if claims is None else claims
     subscribed = {member: frozenset(subscription.topics) for member, subscription in group.items()}
@@ -173,8 +173,8 @@ def _movable(
 def _direct_transfers(have: Mapping[str, set[TopicPartition]], claims: Mapping[str, Claim]) -> list[TopicPartition]:
     """Return the partitions that are assigned to a member while another member has a newer claim.
 
-    A member may get a partition that no other member claims. It may also get a partition that it claims itself, if no
-    other member claims the partition in a newer generation.
+    A member may get a partition that no other member claims, or that the member itself claims, if no other member
+    claims the partition in a newer generation.
     """
     claimed: dict[TopicPartition, dict[str, int]] = {}
     for member, claim in claims.items():
@@ -198,9 +198,9 @@ class Promises:
 
     Attributes:
         balanced: No partition could move to a subscriber that has at least two partitions fewer.
-        sticky: In an unchanged group all members keep their partitions. With equal subscriptions and without racks,
-            the remaining members keep their partitions when a member leaves. With `copies` above 1, they may lose as
-            many partitions as this member had.
+        sticky: In an unchanged group all members keep their partitions. With equal subscriptions and without racks, the
+            remaining members keep their partitions when a member leaves. With `copies` above 1, the remaining members
+            may lose as many partitions as the leaving member had.
         copies: The number of members that each partition needs.
     """
 
@@ -232,8 +232,8 @@ def check_assignor(
 ) -> None:
     """Test a strategy with random group histories: members join and leave, subscriptions and topics change.
 
-    After every change the group rebalances until it is stable, once with an eager strategy, and up to `FOLLOW_UPS`
-    times more with a cooperative strategy.
+    After every change the group rebalances until it is stable: once with an eager strategy, up to 1 + `FOLLOW_UPS`
+    times with a cooperative strategy.
 
     Args:
         make: Creates one member's assignor.
@@ -321,7 +321,7 @@ class _Group:
     def play(self, step: _Step) -> None:
         """Apply the step and rebalance until the group is stable.
 
-        For a sticky strategy, rebalance again without a change, then remove a member, and compare.
+        For a sticky strategy, also check that members keep partitions without a change, and after a member has left.
         """
         self._change(step)
         self._settle(step.cluster)

@@ -18,8 +18,8 @@ class WeightedAssignor(Assignor):
     """Assign partitions in proportion to weights: a member with twice the weight gets twice the partitions.
 
     A member's load is its number of partitions divided by its weight. If a partition of the result moved to another
-    subscriber, the subscriber's load would be at least the owner's current load. Within this limit, members keep their
-    partitions.
+    subscriber, the subscriber's load would be at least the owner's current load. If this balance allows, members keep
+    their partitions.
 
     Args:
         weight: This member's capacity in any unit that the group agrees on, for example cores; at least 1. A member

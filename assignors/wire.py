@@ -100,7 +100,7 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation: in
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyUserData:
-    """Decode `sticky` user data, V1 or V0. As in Java, other bytes give no partitions."""
+    """Decode `sticky` user data, V1 or V0. As in Java, malformed user data contain no partitions."""
     if not data:
         return StickyUserData((), NO_GENERATION)
     try:
@@ -191,7 +191,7 @@ _read_last: list[str] = []
 
 
 def _remember(size: int, data: bytes, bounds: Sequence[tuple[int, int]], topics: list[str]) -> None:
-    """Cache a message's layout by size, if the previous message had the same topics. Keep at most `_MAX_LAYOUTS`."""
+    """Cache the layout of a message if the previous message had the same topics, at most `_MAX_LAYOUTS` layouts."""
     global _read_last
     if len(topics) >= 8 and topics == _read_last:
         if len(_layouts) >= _MAX_LAYOUTS:

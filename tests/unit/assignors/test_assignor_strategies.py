@@ -108,7 +108,7 @@ class TestCopartition:
             load("copartition", {"mismatch": "colocate"}).assign(ClusterMetadata({"a": 1, "b": 1}), group)
 
     def test_a_topic_in_two_groups_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="two groups: b"):
+        with pytest.raises(ValueError, match="two co-partitioned sets: b"):
             load("copartition", {"groups": [["a", "b"], ["b", "c"]]})
 
 

@@ -245,5 +245,5 @@ def test_a_speed_that_the_user_sets_is_sent_whatever_is_measured() -> None:
     ],
 )
 def test_options_that_cannot_be(options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"must be a number|two groups: b"):
+    with pytest.raises(ValueError, match=r"must be a number|two co-partitioned sets: b"):
         load("lag-balanced", options)
