@@ -71,7 +71,7 @@ KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
 - Refer to secrets by `${env:NAME}`, `${file:PATH:KEY}` (a properties file) or `${directory:PATH:FILE}`, without
   `config.providers`. A secret in a file that other users can read causes a warning.
 - `command.config` names a properties file, relative to the file of the contexts. The context's own settings take
-  precedence over it.
+  precedence over the settings of this file.
 - With `--context`, the command ignores environment variables, because they may name another cluster. `-b`, `-c` and
   `--command-config` take precedence over the context.
 - `KAFKAGROUP_CONTEXT` and the context `default` apply only if no option, variable or file names a cluster. So a

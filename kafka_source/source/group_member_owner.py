@@ -1,4 +1,4 @@
-"""The owner in a group: members of the classic or consumer protocol, their commits, rejoins and removal."""
+"""The owner of partitions that a group assigns: members of either protocol, their commits, rejoins and removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of a column that is written: Avro, as Spark's `SchemaConverters.toAvroType` makes it, or JSON Schema.
+"""The schema derived from a column to write: Avro, as Spark's `SchemaConverters.toAvroType` makes it, or JSON Schema.
 
 Protobuf schemas are not derived, because their field numbers must stay the same, and a column has no field numbers.
 """

@@ -71,7 +71,7 @@ class BrokerSummary:
         broker: The broker id.
         address: The host and port that the broker advertises for the listener of this connection.
         leads: The number of partitions that the broker leads, in the topics that this user may describe.
-        replicas: The number of the broker's replicas in these topics.
+        replicas: The number of replicas on the broker, in the topics that this user may describe.
     """
 
     broker: int

@@ -270,7 +270,7 @@ def plan(
             "--topic",
             "-t",
             metavar="TOPIC[=N]",
-            help="A topic of the members. TOPIC=N: a topic with N partitions, without a cluster. Can be repeated.",
+            help="A topic that members read. TOPIC=N: a topic with N partitions, without a cluster. Can be repeated.",
         ),
     ] = None,
     slots: Annotated[int, typer.Option("--slots", min=0, metavar="N", help="N members with equal settings.")] = 0,

@@ -265,8 +265,8 @@ def export(
             "--columns",
             metavar="NAMES",
             help="Some of: key, value, topic, partition, offset, timestamp, timestampType, headers. Headers are left "
-            "out by default. `key string, value string` gives text. In CSV and JSON, the values of headers are in "
-            "base64, and so are keys and values without `string`.",
+            "out by default. Write `key string, value string` for text. In CSV and JSON, the values of headers are "
+            "in base64, and so are keys and values unless they are a `string`.",
         ),
     ] = None,
     form: Annotated[
@@ -274,7 +274,7 @@ def export(
         typer.Option(
             "--format",
             metavar="parquet|arrow|csv|jsonl",
-            help="The format of a folder (default: parquet), or of a file without a suffix of --to.",
+            help="The format of a folder (default: parquet), or of a file whose name does not tell the format.",
         ),
     ] = None,
     value_schema: Annotated[
@@ -283,8 +283,8 @@ def export(
             "--value-schema",
             min=1,
             metavar="ID",
-            help="Decode the values (Avro, Protobuf or JSON) into the columns of the schema with this id. For a file "
-            "of parquet, arrow or jsonl.",
+            help="Decode the values (Avro, Protobuf or JSON) into the columns of the schema with this id. Only "
+            "into a file of the format parquet, arrow or jsonl.",
         ),
     ] = None,
     message: Annotated[

@@ -86,7 +86,7 @@ def commit(
 def abort(
     prefix: Prefix, connection: Connection = NO_OPTIONS, yes: Yes = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """Abort the open transactions without a decision, so that read_committed readers no longer wait for them.
+    """Abort the open transactions that have no decision, so that read_committed readers no longer wait for them.
 
     First stop the query with this prefix. If the query runs, its current batch fails, and is written again after a
     restart.

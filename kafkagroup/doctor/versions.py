@@ -1,4 +1,4 @@
-"""The result of a check (`Finding`); the checks of installed versions, and of the engine that serves."""
+"""Check the installed versions, and the engine that serves; `Finding` is the result of a check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The effect of a response on a member: join again, find the coordinator, lost, fenced, failed. Pure, no requests.
+"""The effect of a coordinator's response on a member: join again, find the coordinator, lost, fenced, failed. Pure.
 
     UNJOINED       join                                  -> JOINING
     JOINING        JoinGroup answered                    -> AWAITING_SYNC

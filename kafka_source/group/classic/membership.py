@@ -1,4 +1,4 @@
-"""All slots of a query in the driver: losses, rejoins, commits, and leaving."""
+"""All slots of a query as members of the classic protocol: losses, rejoins, commits, and leaving."""
 
 from __future__ import annotations
 

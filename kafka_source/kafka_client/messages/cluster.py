@@ -1,4 +1,4 @@
-"""Messages of the cluster: versions, metadata, coordinators, configurations and offsets of logs."""
+"""Messages about the cluster: versions, metadata, coordinators, configurations and offsets of logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task of two-phase commit: write in a transaction and leave it open, or write nothing if the batch is decided."""
+"""A task's part in two-phase commit: write in a transaction and leave it open, or nothing if the batch is decided."""
 
 from __future__ import annotations
 
