@@ -179,7 +179,7 @@ class Workload:
         readers: For each unit, the members that may have it, ascending; at least one.
         holders: The member that holds each unit, one of its readers; -1: no member.
         racks: The racks; None if they make no difference.
-        max_units: Each member's limit of units, which holds while another member can take more; None: no limit.
+        max_units: Each member's limit of units, exceeded only if no reader of a unit has room; None: no limit.
     """
 
     work: Sequence[int]

@@ -1,7 +1,7 @@
 """`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
-Java's sticky algorithm revokes a claim that does not match its member's rack. If no member is on the partition's racks,
-the partition moves in every rebalance. If the members on its racks have no room, Java does not revise their partitions.
+Java's sticky algorithm revokes a claim that does not match its member's rack. So a partition without a member on its
+racks moves in every rebalance. If the members on its racks have no room, Java does not revise their partitions.
 `rack-aware` exchanges two partitions, or moves a partition to a member with one partition fewer. Each step lowers the
 number of rack mismatches or lost claims, and raises neither. Sizes stay as even as in `sticky`.
 """

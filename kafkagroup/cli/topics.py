@@ -274,7 +274,7 @@ def export(
         typer.Option(
             "--format",
             metavar="parquet|arrow|csv|jsonl",
-            help="The format of a folder (default: parquet), or of a file whose name does not tell the format.",
+            help="The format of a folder (default: parquet), or of a file whose name does not show the format.",
         ),
     ] = None,
     value_schema: Annotated[
