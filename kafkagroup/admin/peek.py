@@ -113,8 +113,8 @@ class SchemaUse:
         schema_id: The id in Confluent's frame; None: no frame.
         message: The full name of the Protobuf message, if a schema registry is given.
         records: The number of records.
-        first: The first record of the schema by time, as topic-partition@offset.
-        last: The last record of the schema by time.
+        first: The first record with the schema, by time, as topic-partition@offset.
+        last: The last record with the schema.
     """
 
     schema_id: int | None

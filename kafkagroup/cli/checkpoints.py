@@ -79,7 +79,7 @@ def import_checkpoint(
 ) -> None:
     """Let a query of format("kafka") continue with format("kafkagroup"), even before its first batch is finished.
 
-    Stop the query first. Its checkpoint changes only if no batch is finished. A --group must have no members.
+    Stop the query first. The checkpoint changes only if no batch is finished. The --group must have no members.
     """
     if group is not None and not connection.names_cluster():
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
