@@ -4,8 +4,8 @@ Java has no such strategy: `range` keeps topics together only while they have eq
 and reports no difference. If counts or subscribers differ, `copartition` raises an error, or co-locates as many
 partitions as possible.
 
-A strategy that assigns partitions one by one can keep co-partitioned topics together. `fold` leaves only the first
-topic of each set. `Folded.unfold` gives a partition's members the same partition number of the other topics.
+A strategy that assigns partitions one by one keeps co-partitioned topics together by `fold`, which leaves only the
+first topic of each set, and `Folded.unfold`, which assigns the other topics' partitions by their numbers.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ def for_kafka_python(
         assignor: A name or "module:Class" as for `assignors.load`, or an assignor.
         options: The strategy's options, if `assignor` is a name.
         rack: The consumer's rack, for strategies that use racks.
-        eager: Run a cooperative strategy with the eager protocol. Set this in the first half of a rolling upgrade, in
-            which the consumer also lists an eager strategy, so that kafka-python revokes all partitions before the
-            member joins, and the subscription must not list owned partitions.
+        eager: Run a cooperative strategy with the eager protocol. Set this in the first half of a rolling upgrade,
+            while the consumer also lists an eager strategy. With an eager strategy, kafka-python revokes all partitions
+            before a join, so the subscription must list no owned partitions.
     """
     return KafkaPythonAssignor(load(assignor, options) if isinstance(assignor, str) else assignor, rack, eager)
 

@@ -1,7 +1,7 @@
 """Sticky assignment for members that all subscribe to the same topics (Java's constrained algorithm).
 
 Every member gets floor or ceil of partitions / members, and no more partitions move than these sizes require. Without
-racks this takes a few passes over the partitions, because many rounds of round-robin are one slice per member.
+racks this takes a few passes over the partitions, because one slice per member has many rounds of round-robin.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def rewind(
 
     Give one target. An offset outside the log becomes the nearest offset of the log. Running queries finish their
     micro-batch and continue at the new offsets without a restart. At their next start, stopped queries with a
-    checkpoint use these offsets too. Stop batch reads and consumers of other clients first; the command names them.
+    checkpoint use the new offsets too. Stop batch reads and consumers of other clients first; the command names them.
     """
     name = one_group(group, group_option)
     given = {

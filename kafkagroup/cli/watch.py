@@ -65,7 +65,7 @@ def watch(
         typer.Option(
             "--skew",
             help="For each partition with lag, show the timestamp of the next record, and its difference from the "
-            "group's lowest such timestamp. Reads one record of each partition.",
+            "lowest of these timestamps in its group. Reads one record of each partition.",
         ),
     ] = False,
     prometheus: Annotated[
