@@ -115,7 +115,7 @@ class _Parser:
         self._at = 0
 
     def whole(self) -> DataType:
-        """Return the type of the text, or the struct of its fields."""
+        """Return the type that the text names, or a struct if the text lists fields."""
         try:
             kind = self._type(0)
         except _NoTypeError:

@@ -39,7 +39,7 @@ def map_in_arrow(
     Args:
         reader: `spark.read` or `spark.readStream` with its options, without `.schema(…)`; also of Spark Connect.
         f: A function from an iterator of `pyarrow.RecordBatch` to another iterator, pickled like a UDF, at most 16 MiB.
-        schema: The columns of its rows.
+        schema: The columns of the rows that `f` returns.
         columns: The columns of the function's batches; None: all columns of the read. No other columns are made.
 
     Raises:

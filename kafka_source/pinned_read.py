@@ -59,14 +59,14 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
         schema: The columns, as in `spark.read.schema`; None: all.
 
     Yields:
-        The rows from the group's positions to the partitions' ends when the block began; empty without new records.
+        The rows from the group's positions to the ends that the partitions had when the block began; perhaps none.
 
     Raises:
         OptionError: An option is wrong.
         DataLossError: Records were lost and `failOnDataLoss` is set; also at the end, if a topic was deleted or created
             again in the block. Nothing is committed; with `failOnDataLoss=false` the other topics are committed.
-        FencedError: At the end, if the group has removed or replaced the slots. Nothing is committed, and other members
-            read the block's records again.
+        FencedError: The group has removed or replaced the slots; raised at the end. Nothing is committed, and other
+            members read the block's records again.
         KafkaGroupError: Joining, or committing, failed.
     """
     with pinned_ranges(options) as ranges:

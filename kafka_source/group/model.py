@@ -1,4 +1,4 @@
-"""The settings of a query's slots (`group_settings`): number, instance ids, timeouts; assignments as plain values."""
+"""The settings of a query's slots (`group_settings`): number, instance ids, timeouts; the slots' assignments."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class GroupSettings:
             a restart within that time continues as these members.
         driver: The prefix of this Spark driver's generated instance ids; None: unknown.
         is_asked_for: Whether the user has set `group.membership=true`, and so expects other members.
-        rewinds: Whether the group may be rewound while the slots are members. This is true if slots rejoin between
+        rewinds: Whether the group may be rewound while the slots are members: only if slots rejoin between
             micro-batches and then fetch the group's offsets; see `strategies`.
         remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's assignor.
     """
@@ -108,7 +108,7 @@ class SlotAssignment:
         credentials: The credentials with which a task acts as the slot.
         partitions: All assigned partitions, including redundant copies.
         user_data: The assignor's user data for the slot.
-        replicas: The replica number (1 or higher) of each partition that is not the primary copy.
+        replicas: The replica number (1 or higher) of each partition that the slot reads as a redundant copy.
         held: Partitions of the slot's micro-batch that were revoked, and that no member has until the slot rejoins.
         topic_ids: The topic ids of the partitions, if the group assigns by id.
     """
@@ -151,8 +151,8 @@ class OwnedPartitions:
         slots: The slot of each partition; -1 without a group.
         count: The number of slots; 0 without a group.
         generation: The group's generation; -1 without a group. The numbers begin again after the group was deleted.
-        copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. With copies each query
-            keeps its own positions, and the group's offsets are those of the first copies, for lag monitors.
+        copies: With `redundant.emit=all` the (slot, replica) pairs that read each partition, else empty. Each query
+            then keeps its own positions; the group's offsets, for lag monitors, are those of replica 0.
         joins: The number of the query's assignments so far; 0 without a group. Other members may have read the same
             partitions between two joins, even if the generation has the same number.
         topic_ids: The topic ids of the partitions, if the group assigns by id.

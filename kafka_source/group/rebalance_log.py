@@ -1,7 +1,7 @@
 """A query's log of its group: the other members, the members that delay the query's join, each rebalance.
 
-In Spark's own source `kafka.group.id` is a label, and sharing a label has no effect. Here the query becomes a member,
-and takes partitions from other applications of the group. So the log names these applications before the slots join.
+In Spark's own source `kafka.group.id` is a label that queries can share. A query of kafkagroup becomes a member, and
+takes partitions from the group's other applications, so the log names these applications before the slots join.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OtherMembers:
     ) -> GroupDescription | None:
         """Describe the group, log its members by `log_members`, and return the description; None without an answer.
 
-        The join reports a coordinator that refuses or does not answer.
+        No error is raised here, because the join raises the error of a coordinator that refuses or does not answer.
         """
         try:
             deadline = Deadline(min(timeout_s, _DESCRIBE_SECONDS))
@@ -198,8 +198,8 @@ class _Ended:
 class RebalanceLog:
     """Logs and keeps the rebalances of one query's slots. All methods except `take` run on the membership's event loop.
 
-    The names of all members show which members came and went. A leader knows the names. Another member asks the
-    coordinator in the background, and logs the line when the response arrives.
+    The names of all members show which members came and went. The group's leader knows the names. Any other member asks
+    the coordinator in the background, and logs the line when the response arrives.
     """
 
     def __init__(self, client: KafkaClient, group: str) -> None:
@@ -233,7 +233,7 @@ class RebalanceLog:
         """Log a rebalance and keep it.
 
         Args:
-            members: The names of all members, if the slots lead; None: the coordinator returns them later.
+            members: The names of all members, if a slot is the leader; None: the coordinator returns them later.
             before: The slots' previous assignment; None: the slots had none.
             now: The slots' assignment in the new generation.
             reason: Why the slots rejoined.
@@ -364,7 +364,7 @@ def rebalance_of(
         seconds: How long the rebalance took.
         at_ms: When the rebalance ended, in milliseconds since 1970.
         members: The names of all members; None: unknown.
-        known: The names after the previous rebalance; None: unknown.
+        known: The names of all members after the previous rebalance; None: unknown.
     """
     had = set() if before is None else {tp for slot in before.slots for tp in slot.partitions}
     has = {tp for slot in now.slots for tp in slot.partitions}

@@ -181,7 +181,7 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
 async def describe_assigned_by_brokers(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription | None:
     """Return the description of a group of the consumer protocol (KIP-848); None if there is no such group.
 
-    The members have no metadata. Raises as `describe_classic`.
+    The `metadata` of its members is empty. Raises as `describe_classic`.
     """
     found = await describe_consumer_protocol(client, group, deadline)
     if found is None:
@@ -266,8 +266,8 @@ async def fetch_committed(
         partitions: The partitions to fetch; None: all partitions for which the group has committed an offset.
         deadline: The time limit for all attempts.
         stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447). If
-            false, the result contains the offsets from before those transactions. With all partitions, the call does
-            not wait for a partition whose first offset is pending, because brokers do not return this partition.
+            false, the result contains the offsets from before those transactions. If all partitions are requested, the
+            call does not wait for a partition whose first offset is pending, because brokers omit it.
 
     Raises:
         AuthenticationError: This user is not authorized to read the group.
@@ -304,7 +304,8 @@ async def fetch_entries(
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
         learns_ids: Whether the client requests metadata of topics that it does not know, for example after it
-            rebootstrapped. If not, the offsets of unknown topics have no topic id, and may belong to a deleted topic.
+            rebootstrapped. Without such requests, offsets of unknown topics have no id, and may belong to a deleted
+            topic.
     """
     wanted = sorted(set(partitions))
     return await _fetch(client, group, wanted, deadline, stable=stable, learns_ids=learns_ids) if wanted else {}
@@ -461,8 +462,8 @@ async def commit_offsets(
         deadline: The time limit for all attempts.
         fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; otherwise the
             commit is retried until the deadline, because a topic may have just been created.
-        has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. If not,
-            UnknownTopicError is raised immediately if the coordinator does not compare ids, or reports another id.
+        has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. Otherwise
+            UnknownTopicError is raised immediately when the coordinator does not compare ids, or reports another.
         keep_ms: The retention of the offsets of a group without members, in ms; None: `offsets.retention.minutes`.
 
     Raises:

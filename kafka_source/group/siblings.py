@@ -4,7 +4,7 @@ Spark calls the sources of a query in turn, from one thread, and each source has
 source waits for a rebalance of its group, the group waits for the other sources, which Spark cannot call. So a read
 notifies its siblings while it waits, and the siblings rejoin without a call of Spark's. Siblings find each other by
 Unix sockets in the user's private directory. A read that waits in a join keeps a connection to each sibling's socket
-open. The connection is the notification: when the connection ends, even with the process, the notification ends too.
+open. The connection is the notification, so the notification ends even if the process dies.
 """
 
 from __future__ import annotations

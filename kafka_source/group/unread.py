@@ -1,4 +1,4 @@
-"""Partitions that exist and that no member reads: two descriptions find them, and a repeated assignment heals them.
+"""Partitions that no member reads: two descriptions of the group find them, and a repeated assignment heals them.
 
 A lost message between a coordinator and a member can leave a partition without a reader, while the group counts as
 stable. `decide` and the functions that make a `Look` are pure; `UnreadWatch` describes and heals groups of both
@@ -34,9 +34,9 @@ class Look:
     """The description of a stable group.
 
     Attributes:
-        epoch: The generation, or the group epoch.
+        epoch: The group's generation in the classic protocol, the group's epoch in the consumer protocol.
         existing: The partitions of the subscribed topics, without topics that the user may not describe.
-        read: The partitions that a member has, claims or is about to take. The query's own slots know theirs.
+        read: The partitions that a member has, claims or is about to take.
     """
 
     epoch: int
@@ -46,11 +46,11 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of the descriptions until now.
+    """What the descriptions of a group have shown until now.
 
     Attributes:
         last: The last description.
-        unread: The partitions that existed in the last two descriptions, and had no reader in the last description.
+        unread: The partitions that existed in the last two descriptions of the group, and had no reader in the last.
         asked: The partitions that were healed and have had no reader since.
         heal: The partitions to heal now, because they had no reader in two descriptions of one epoch.
         warn: The partitions to warn of, because healing did not help.

@@ -40,7 +40,7 @@ def describe_unreachable(entry: Endpoint, advertised: Mapping[int, Endpoint], pr
     Args:
         entry: The address of `bootstrap.servers` that has answered.
         advertised: The advertised address of each broker, by node id.
-        problem: The error of the last attempt, a sentence.
+        problem: The error of the last attempt, as a sentence.
     """
     named = [f"broker {node} advertises {endpoint}" for node, endpoint in sorted(advertised.items())]
     more = f", and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""

@@ -66,7 +66,7 @@ class KafkaClient:
 
     Args:
         settings: Kafka client settings under their Java names.
-        loop: An event loop to share. By default the client has its own, which `close` stops.
+        loop: An event loop to share. By default the client has an event loop of its own, which `close` stops.
         client_id: A client id that replaces the setting `client.id`.
     """
 
@@ -628,7 +628,7 @@ class KafkaClient:
         self._coordinators = {one: broker for one, broker in self._coordinators.items() if broker != lost}
 
     async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
-        """Return whether another broker names another coordinator than this one, which has refused a member or epoch.
+        """Return whether another broker names a new coordinator, after this one has refused a member or epoch.
 
         A coordinator that is cut off from its cluster may refuse because its state is old. If the coordinator that
         another broker names has refused too, the refusal is final.
@@ -655,8 +655,8 @@ class KafkaClient:
         """Return the result of `work`; retry it with a back-off after retriable errors.
 
         Raises:
-            RetriableError: The deadline has expired. The error is the last attempt's. If that attempt got no answer,
-                the error also has the text and code of the last answer.
+            RetriableError: The deadline has expired. The error is that of the last attempt. If that attempt got no
+                answer, the error also has the text and code of the last answer.
         """
         answered: RetriableError | None = None
 

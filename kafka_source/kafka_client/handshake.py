@@ -67,8 +67,8 @@ def handshake(
     Args:
         endpoint: The broker's endpoint.
         sasl: The login; None: no login.
-        expected: The expected broker; None: not checked. Pass a broker only if this cluster's brokers check identities.
-            Older brokers refuse the request's version, and another request costs a round trip.
+        expected: The expected broker; None: not checked. Set `expected` only if this cluster's brokers check
+            identities. Older brokers refuse the request's version, and another request costs a round trip.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.

@@ -134,7 +134,7 @@ def scram(hash_name: str, username: str, password: str, nonce: str = "") -> Exch
         raise SaslError(f"the broker refuses the login: {last['e']}")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), signed, hash_name)
     if not hmac.compare_digest(expected, _base64(last.get("v", ""))):
-        raise SaslError("the broker's proof is wrong: it does not know the user's password")
+        raise SaslError("the broker's proof is wrong: the broker does not know the user's password")
 
 
 def _attributes(message: bytes) -> dict[str, str]:

@@ -17,8 +17,8 @@ class CommitOffset:
         offset: The next offset to read.
         leader_epoch: The epoch of a leader whose log had all records before the offset; -1 if unknown (KIP-320).
         metadata: The application's text.
-        topic_id: The id of the topic, which coordinators from 4.1 on compare; None: unknown. In a fetched offset this
-            is the requested id; only the note has the topic id of the commit.
+        topic_id: The id of the topic, which coordinators from 4.1 on compare; None: unknown. In a fetched offset it is
+            the requested id; the id of the commit is only in the note.
     """
 
     offset: int
@@ -108,8 +108,8 @@ def without_topic(entry: CommitOffset) -> CommitOffset:
 def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
     """Return the ids of the rewinds whose marks committed offsets have.
 
-    A read without a checkpoint begins at the group's offsets, so it follows all rewinds. Its commits repeat the marks
-    for stopped queries, which follow the rewinds when they restart from their checkpoints.
+    A read without a checkpoint begins at the group's offsets, so it follows all rewinds. The read's commits repeat the
+    marks, so that stopped queries follow the rewinds when they restart from their checkpoints.
     """
     return {tp: rewind_id for tp, entry in committed.items() if (rewind_id := OffsetNote.parse(entry.metadata).rewound)}
 

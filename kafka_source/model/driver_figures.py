@@ -69,7 +69,7 @@ class Rebalance:
         cause: Why the slots rejoined.
         reason: The cause in words, with names.
         took_ms: Milliseconds from the first request to the last slot's assignment. In the consumer protocol,
-            milliseconds from the response with other partitions until the slots have taken and released all of them.
+            milliseconds from the response that changes the slots' partitions until the slots have followed it.
         members: The number of members of the group; None: unknown.
         came: Members that the previous generation did not have: instance ids, or member ids of dynamic members.
         went: Members that only the previous generation had.
@@ -140,8 +140,8 @@ class TimeAlignment:
         time_ms: The least timestamp among the next records of partitions that are behind, in ms since 1970.
         held_by: The partition whose next record has this timestamp.
         skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: the plan looked up no times.
-        skew_after_ms: The same difference after the micro-batch, for partitions whose ranges no limit has cut; None: no
-            such partition.
+        skew_after_ms: The same as `skew_before_ms` after the micro-batch, for partitions whose ranges no limit has cut;
+            None: no such partition.
     """
 
     time_ms: int

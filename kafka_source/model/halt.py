@@ -31,7 +31,7 @@ class HaltKind(str, Enum):
 
     @property
     def done(self) -> str:
-        """The state of the group in messages."""
+        """The state of the group after the request, as a word for messages."""
         return {"pause": "paused", "stop": "stopped", "resume": "resumed"}[self.value]
 
 

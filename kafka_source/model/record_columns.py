@@ -39,7 +39,7 @@ class Column:
         name: One of the source's columns.
         text: Whether the column's bytes are decoded as UTF-8.
         nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
-        made: The type of a column that is decoded, or has the bytes of bad values; None: the column is fetched.
+        made: The type of a column that tasks decode, or that has the bytes of bad values; None: the column is fetched.
         lenient: Whether a timestamp that is too large for microseconds becomes `TOO_LARGE`; otherwise it is an error.
     """
 

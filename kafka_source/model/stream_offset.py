@@ -45,9 +45,9 @@ class Range(NamedTuple):
         partition: The partition number.
         start: The first offset.
         end: The offset after the last record.
-        replica: The number of the copy that reads the range.
+        replica: The replica number of the slot that reads the range; 0 is the primary.
         from_earliest: Whether a batch from `earliest` begins with this range, which starts at the current first offset.
-        skip_deleted: Whether the range of a batch from `earliest` may lack its first records, without data loss.
+        skip_deleted: Whether the first records may be missing, which is no data loss in a batch from `earliest`.
         to_latest: Whether a batch to `latest` ends with this range, which the task reads to the latest offset.
         epoch: The epoch of a leader whose log had the whole range (KIP-320); -1: unknown.
     """

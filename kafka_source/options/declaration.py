@@ -51,8 +51,8 @@ class NotTakenError(ValueError):
     """A value that a kind refuses, with the reason.
 
     Args:
-        reason: The reason, for people; empty: the kind's `takes` is enough.
-        spark: The error text of Spark's own source; empty: the kind's `spark`.
+        reason: The reason, for people; empty: `Kind.takes` says enough.
+        spark: The error text of Spark's own source; empty: `Kind.spark`.
     """
 
     def __init__(self, reason: str = "", *, spark: str = "") -> None:
@@ -67,7 +67,7 @@ class Kind(Generic[_T_co]):
     Attributes:
         takes: The accepted values, for people; the text completes the sentence "it takes …".
         parse: Returns the value of a text, or raises ValueError (`NotTakenError` with a reason), KeyError or TypeError.
-        spark: The error text of Spark's own source for other values, with `{}` for the value; empty: none.
+        spark: The error text of Spark's own source for a refused value, with `{}` for the value; empty: none.
     """
 
     takes: str
@@ -85,10 +85,10 @@ class Option:
         doc: One to four sentences: its effect, the reason for its default, when to change it.
         default: The parsed value if the option is not given; None: no value.
         default_text: The default in words, if the value is not enough.
-        where: The queries in which it has an effect.
+        where: The queries in which the option has an effect.
         not_in_streams: Spark's error text if a stream has the option; empty: streams ignore it with a warning.
         units: The units of the value, if any.
-        only: The condition of its effect; None: it has an effect in every such query.
+        only: The condition under which the option has an effect; None: no condition.
     """
 
     name: str

@@ -52,7 +52,7 @@ def to_python(pattern: str) -> str:
 
 
 class _Translation:
-    """One pass over a pattern, with its position and the state of being in a class."""
+    """One pass over a pattern: its position, and whether the position is inside a character class."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

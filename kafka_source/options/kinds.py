@@ -77,7 +77,7 @@ def integer(low: int | None = None, high: int | None = None, spark: str = "") ->
     Args:
         low: The lower bound; None: the limit of a Java `long`.
         high: The upper bound; None: the limit of a Java `long`.
-        spark: Spark's error text for another value; see `Kind`.
+        spark: The error text of Spark's own source for a refused value; see `Kind`.
     """
 
     def parse(text: str) -> int:

@@ -71,7 +71,7 @@ def default_words(option: Option) -> str:
 
 
 def _table(options: list[Option], where: Where) -> list[str]:
-    """Return a row for each option. Options of values and keys share a row, and rows do not repeat `where`."""
+    """Return a row for each option (`key.…` shares that of `value.…`), with its queries if they are not `where`."""
     rows = ["| option | takes | default | only | what it does |", "| --- | --- | --- | --- | --- |"]
     names = {option.name for option in options}
     for option in options:

@@ -137,7 +137,7 @@ def _check_effects(
 ) -> Checked[_OptionsT]:
     """Refuse kafkagroup's own options that have no effect with the other options, unless `strict` is false.
 
-    Only warn about options of Spark and Kafka, because several programs may share a configuration with them.
+    Only warn about options of Spark and Kafka, because several programs may share a configuration that has them.
     """
     warnings = list(checked.warnings)
     for name in given:
@@ -217,7 +217,7 @@ def column_options(given: Mapping[str, str]) -> ReadOptions:
     Spark requests the schema before it decides whether the query is a batch or a stream.
 
     Raises:
-        OptionError: Such an option has an invalid value.
+        OptionError: One of these options has an invalid value.
     """
     names = ("includeheaders", "redundant.emit", "key.format", "value.format")
     values = {name.lower(): _parse(_BY_NAME[name.lower()], t) for name, t in given.items() if name.lower() in names}
@@ -422,7 +422,7 @@ def _check_topics(options: ReadOptions, given: Mapping[str, str]) -> None:
 
 
 def load_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return the options of a read before Spark decides whether it is a batch or a stream; `read_options` warns.
+    """Return a read's options, without warnings, before Spark decides whether the read is a batch or a stream.
 
     Raises:
         OptionError: See `check_load`.

@@ -60,7 +60,7 @@ class TransactionalDelivery(RecordWriter, Protocol):
         ...
 
     def abort(self) -> None:
-        """Abort the transaction. If the abort fails, the next initialisation of the transactional id aborts it."""
+        """Abort the transaction. If this fails, the next initialisation of its id aborts the transaction."""
         ...
 
     def release(self) -> None:

@@ -274,7 +274,7 @@ def transactional_config(settings: Settings) -> dict[str, Any]:
     """Return librdkafka's configuration for an exactly-once sink, without `transactional.id`.
 
     Raises:
-        OptionError: As for `producer_config`, or a setting contradicts transactions.
+        OptionError: `producer_config` raises it, or a setting contradicts transactions.
     """
     config = producer_config(settings)
     check_transactional(settings)

@@ -51,7 +51,7 @@ class _PartitionQueue:
 
     Attributes:
         tp: The partition.
-        batches: The batches and the starts of their delivery timeouts (`time.monotonic()`). The first may be in flight.
+        batches: The batches, and the starts of their delivery timeouts (`time.monotonic()`).
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.
@@ -160,7 +160,7 @@ class Sender:
             self._queued_bytes += len(batch.data)
 
     def _partition_count(self, topic: str, last: int) -> int:
-        """Return the number of a topic's partitions, which should include `last`; wait until the topic exists."""
+        """Return a topic's number of partitions; look it up again if the topic or its partition `last` is unknown."""
         known = self._producer.cluster.topics.get(topic)
         # A topic may be missing from a metadata response while its leaders change, and a partition may have been added.
         # Java's producer retries for `max.block.ms`; one request is enough if a broker knows the partition.
@@ -332,8 +332,7 @@ class Sender:
             self._back_off(queue)
 
     def _split(self, queue: _PartitionQueue) -> None:
-        """Split the first batch into two, because the topic accepts only smaller batches (Kafka:
-        `ProducerBatch.split`).
+        """Split the first batch into two, because the topic accepts only smaller batches (as Java's `split`).
 
         The sender does not know the topic's limit, because describing a topic's configuration needs another permission.
         """

@@ -70,7 +70,7 @@ class ProducerSettings:
 
     @classmethod
     def of(cls, settings: Settings, *, transactional: bool = False) -> ProducerSettings:
-        """Return the settings of the native producer; `librdkafka_only` must be empty for `settings`.
+        """Return the settings of the native producer; `librdkafka_only(settings)` must be empty.
 
         Raises:
             OptionError: A value is no number, or with `transactional` a setting contradicts transactions.

@@ -1,8 +1,8 @@
 """The account of a query's quota: from the tasks' fetches, it decides when and how much each task may fetch.
 
 KIP-13 delays a reader by (observed - bound x window) / bound. With the brokers' sliding window, a reader's pause
-counts twice: when it happens, and when it leaves the window. Here the window begins with the first fetch, and moves
-forward only over the part of a pause that may not be caught up. So a reader catches up once, and an idle reader saves
+counts twice: when it happens, and when it leaves the window. The account's window begins with the first fetch, and
+skips only the part of a pause that the reader may not catch up. So a reader catches up once, and an idle reader saves
 at most 4 % of a window. Callers pass the time.
 """
 
@@ -22,7 +22,7 @@ def delay_of(observed: float, bound: float, window: float) -> float:
 
     Args:
         observed: The amount in the window.
-        bound: The amount a second that is allowed.
+        bound: The allowed amount a second.
         window: The length of the window in seconds.
     """
     return max(0.0, (observed - bound * window) / bound)
@@ -55,7 +55,7 @@ class Sensor:
         return now - self._samples[0][0] if self._samples else 0.0
 
     def rate(self, now: float) -> float:
-        """Return the amount a second in the window, whose length counts as one sample at least."""
+        """Return the amount a second in the window, whose length counts as at least one sample."""
         return self.observed(now) / max(self._seconds, self.window(now))
 
     def _expire(self, now: float) -> None:
@@ -71,7 +71,7 @@ class Limiter:
     """Compares bytes or records with a bound.
 
     Args:
-        bound: The amount a second; None: any.
+        bound: The allowed amount a second; None: unlimited.
         windows: The number of samples in the window of the observed rate.
         seconds: The length of one sample.
     """
@@ -161,7 +161,7 @@ class Grant:
 
 @dataclass(slots=True)
 class _Slot:
-    """The sums of a slot's reports, and its turn: the time of its next fetch, whose `expected` size is recorded."""
+    """The sums of a slot's reports, the time of its next fetch (`turn_at`), and the expected size of that fetch."""
 
     totals: Counter[str] = field(default_factory=Counter)
     turn_at: float | None = None

@@ -1,4 +1,4 @@
-"""The ends of a micro-batch within a quota or `maxBytesPerTrigger`. Pure."""
+"""The end offsets of a micro-batch within a quota or `maxBytesPerTrigger`. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def admit(
 
     Args:
         starts: Start offsets.
-        ends: The end offsets without a quota, perhaps of more partitions.
-        record_bytes: Measured bytes of an offset; an unmeasured partition gets the average of the others.
-        allowed: Bytes and records of the micro-batch.
+        ends: The end offsets without a quota, for the partitions of `starts` and perhaps for others.
+        record_bytes: The measured bytes per offset; a partition without a measurement gets the average of the others.
+        allowed: The maximum bytes and records of the micro-batch.
     """
     known = [record_bytes[tp] for tp in starts if tp in record_bytes]
     otherwise = sum(known) / len(known) if known else UNKNOWN_RECORD_BYTES

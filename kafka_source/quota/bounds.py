@@ -27,17 +27,17 @@ Amounts = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bytes and records a second; None: any number."""
+    """The allowed bytes and records a second; None: unlimited."""
 
     bytes_per_second: float | None = None
     records_per_second: float | None = None
 
     def share(self, part: float) -> Bounds:
-        """Return the bounds for this part of the whole."""
+        """Return these bounds multiplied by `part`."""
         return Bounds(*(None if amount == inf else amount for amount in self.amounts(part)))
 
     def amounts(self, seconds: float) -> Amounts:
-        """Return the allowed bytes and records of these seconds; inf: any number."""
+        """Return the bytes and records that are allowed in this number of seconds; inf: unlimited."""
         by_bytes, by_records = self.bytes_per_second, self.records_per_second
         return inf if by_bytes is None else by_bytes * seconds, inf if by_records is None else by_records * seconds
 
@@ -60,7 +60,7 @@ def read_document(document: Any, client_id: str, otherwise: Bounds) -> Bounds:
         otherwise: The bounds of the options.
 
     Raises:
-        ValueError: The document is not of this form.
+        ValueError: The document has another form.
     """
     whole = _entry(document)
     if not isinstance(clients := whole.get("clients", {}), dict):
@@ -99,7 +99,7 @@ class QuotaSettings:
     Attributes:
         bounds: The bounds of the options.
         windows: The number of samples in a window.
-        seconds: The length of a sample.
+        seconds: The length of a sample, in seconds.
         watch: The source of bounds while the query runs: a file's path, a URL, or `broker`; None: no source.
         report: The file to which the driver writes figures; None: no file.
         client_id: The fetchers' (or producers') client id, and the query's name in a watched document.
@@ -130,7 +130,7 @@ class QuotaSettings:
 
     @staticmethod
     def measuring(options: CommonOptions) -> QuotaSettings:
-        """Return the options' quota, or a quota without bounds."""
+        """Return the options' quota; if they set no bounds, a quota that only measures."""
         bounds, watch = Bounds(options.quota_bytes_per_second, options.quota_records_per_second), options.quota_watch
         windows, seconds = options.quota_windows, options.quota_window_ms / 1000
         client_id = options.settings.client_id()

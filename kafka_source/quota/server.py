@@ -41,7 +41,7 @@ class QuotaServer:
     Each read has its own account, even if several reads share this server.
 
     Args:
-        ticket: Names the quota, its bounds and the port's address.
+        ticket: Contains the quota, its bounds and the port's address.
         settings: The query's client settings.
         rate: The name of the brokers' bound, see `bounds.current_bounds`.
         listener: The port's socket.
@@ -175,7 +175,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
         settings: The query's client settings.
         rate: The name of the brokers' bound, see `bounds.current_bounds`.
         driver: The id of the Spark driver's process.
-        name: The name of the account. A write's micro-batches share their account; each read has a new name.
+        name: The name of the account. All micro-batches of a write share one account; each read has its own.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read, or other users can read the temporary directory.

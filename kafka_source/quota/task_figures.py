@@ -33,7 +33,7 @@ class TaskFigures:
     def take(self) -> tuple[int | None, float | None]:
         """Return the bad records reported since the last call, and the cores that the target needs.
 
-        Cores are the busy seconds of tasks divided by the target. None: unknown, because not all tasks have reported.
+        The cores are the tasks' busy seconds divided by the target's seconds. None: not all tasks have reported.
         """
         if self._quota is None or self._expected is None:
             return None, None

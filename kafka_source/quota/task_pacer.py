@@ -108,7 +108,7 @@ class Pacer:
         return max(0.0, self._not_before - now)
 
     def max_bytes(self, record_bytes: float) -> int | None:
-        """Return the maximum number of bytes of the next fetch; None: any.
+        """Return the maximum number of bytes of the next fetch; None: unlimited.
 
         Args:
             record_bytes: The approximate bytes of an offset.

@@ -1,10 +1,9 @@
 """The number of offsets that makes a trigger last its target time (`targetTriggerDuration`). Pure.
 
-A trigger takes `fixed + cost x offsets` seconds. This line goes through the recent micro-batches, and its slope is the
-median of all slopes (Theil-Sen). So one odd trigger does not move the line. The next micro-batch has as many offsets as
-the line allows. A micro-batch has at least one offset a partition, so all recent sizes may be alike. In this case a
-larger micro-batch shows which part of the time is fixed. A restart may change the speed, so a restart discards all
-measurements.
+A trigger takes `fixed + cost x offsets` seconds: a line through the recent micro-batches, whose slope is the median of
+the slopes between pairs of them (Theil-Sen). So one trigger of unusual length does not move the line. The next
+micro-batch has as many offsets as the line allows. If all recent micro-batches have similar sizes, a larger micro-batch
+shows which part of the time is fixed. A restart may change the speed, so it discards all measurements.
 """
 
 from __future__ import annotations

@@ -131,8 +131,8 @@ class BackgroundRejoiner:
         settings: The group's settings.
         slots: The slots of the query.
         ask: Sends a heartbeat for each slot.
-        enter: Rejoins with all slots, for a reason, within a deadline.
-        leave: Leaves with all slots, for a reason.
+        enter: Rejoins with all slots; its arguments are the reason and the deadline.
+        leave: Removes all slots from the group; its argument is the reason.
 
     Attributes:
         in_flight: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
@@ -225,7 +225,7 @@ class BackgroundRejoiner:
         await self._publish(batch, owners)
 
     async def _publish(self, batch: BatchInFlight, owners: Mapping[TopicPartition, SlotCredentials]) -> None:
-        """Publish the slots that own the partitions of the batch; without owners the batch is lost."""
+        """Publish the slots that own the partitions of the batch; if no slot owns any of them, the batch is lost."""
         if batch.renewed is None:
             return
         self.lost_batch = None if owners else batch
@@ -300,7 +300,7 @@ class BackgroundRejoiner:
         """Leave if Spark has not called for longer than `max.poll.interval.ms` and the group rebalances.
 
         A query that is alone in its group stays, because no other member waits for partitions, and the pauses between
-        its triggers may be longer than this limit. A keeper, which Spark never calls, has a limit of its own.
+        its triggers may be longer than this limit. A batch's keeper, which Spark never calls, has its own limit.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return

@@ -65,7 +65,7 @@ class Growth:
 
     Attributes:
         at: When the ends were looked up, in seconds.
-        ends: The end of each partition at that time.
+        ends: The end offset of each partition at the time `at`.
         averages: The growth of each partition.
     """
 
@@ -290,7 +290,7 @@ class _Assigned:
 
 
 class BalanceWatch:
-    """The work of the group, as its leader needs it. Its methods run on the membership's event loop.
+    """Looks up and checks the work of the group for its leader. The methods run on the membership's event loop.
 
     Args:
         client: The cluster's client.

@@ -1,4 +1,4 @@
-"""Bring all slots into one generation: the rounds of a join, refusals, an assignment that no longer matches.
+"""Bring all slots into one generation: the rounds of a join, refused members, outdated assignments.
 
 One join takes several rounds in four cases: a strategy moves partitions in two steps (KIP-429); a program rewinds the
 group; the group's leader refuses a member; static members get an outdated assignment after a restart.
@@ -88,7 +88,7 @@ class JoinRounds:
         balance: Looks up the work for the leader, and gets the leader's assignment.
         siblings: Notified while the slots wait in a join; None: there are no other reads.
         in_flight: Returns the partitions of the batch in flight, which the slots claim.
-        leave: Leaves the group with all slots, for a reason, within a deadline.
+        leave: Removes all slots from the group; its arguments are the reason and the deadline.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class JoinRounds:
 
     @property
     def watches_as_leader(self) -> bool:
-        """Whether this query watches the group's topics: a slot leads, or the leader does not know that it leads."""
+        """Whether this query watches the topics: a slot leads the group, or the leader does not know of its role."""
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     async def open_siblings(self) -> None:
@@ -307,7 +307,7 @@ class JoinRounds:
     def _log_rewind(self) -> Reason:
         """Log that the group is rewound, and return the reason for the next generation."""
         log.warning(
-            "rewind group=%s generation=%d: the group's offsets are being set, no member reads until then",
+            "rewind group=%s generation=%d: the group's offsets are being set, no member reads until they are set",
             self._settings.group,
             max(slot.generation for slot in self._slots),
         )

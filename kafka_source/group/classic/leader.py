@@ -2,12 +2,12 @@
 
 **Claims** are partitions that a member keeps through a rebalance, because its micro-batch still reads them. A
 cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later
-rebalance. An eager strategy assigns it immediately. Under an eager strategy kafkagroup's leader moves partitions of
-kafkagroup's members in the same two steps. A member lists the partitions of its micro-batch as owned. If the strategy
-gives such a partition to another member, the leader omits the partition from that member's assignment, and names it as
-held in the claiming member's assignment. So the claiming member may still commit the partition. After this commit, the
-claiming member rejoins without the claim, and the next rebalance assigns the partition. Other clients claim nothing
-under an eager strategy.
+rebalance. An eager strategy assigns the partition to its next owner immediately. Under an eager strategy kafkagroup's
+leader moves partitions of kafkagroup's members in the same two steps. A member lists the partitions of its micro-batch
+as owned. If the strategy gives such a partition to another member, the leader omits the partition from that member's
+assignment, and names it as held in the claiming member's assignment. So the claiming member may still commit the
+partition. After this commit, the claiming member rejoins without the claim, and the next rebalance assigns the
+partition. Other clients claim nothing under an eager strategy.
 
 All functions except `lead` are pure.
 """
@@ -64,7 +64,7 @@ def hold(
         group: The members' subscriptions.
         plan: The strategy's assignments, by member id.
         generations: The generations whose claims count: from the last generation with assignments up to the previous
-            generation. After an older claim another member may have read the partition.
+            generation. If a claim is older, another member may have read the partition since then.
 
     Returns:
         The assignments, and the partitions held for each claiming member, by member id.
@@ -284,7 +284,7 @@ class Led:
         snapshot: The metadata of these topics from which the assignment was computed.
         failed: The reason why the assignment failed, or None.
         group: The subscriptions of the members that got an assignment.
-        plan: The assignments of these members, by member id.
+        plan: The assignments of the members in `group`, by member id.
     """
 
     states: Mapping[str, bytes]

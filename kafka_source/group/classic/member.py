@@ -366,7 +366,7 @@ class Member:
         assignment, after the response to JoinGroup. If the coordinator fails earlier, the next coordinator loads the
         group with a previous member id, and refuses the new id with FENCED_INSTANCE_ID, as if another process had
         joined. The next coordinator may be the same broker, over the same connection. The group's description
-        distinguishes the two cases, because ids are unique: if the description has `id_before`, the group was loaded.
+        distinguishes the two cases, because ids are unique: if it has `id_before`, a coordinator has loaded the group.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
             # No other member has the instance id, or the holder's session begins again at another coordinator.

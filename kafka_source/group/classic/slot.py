@@ -1,4 +1,4 @@
-"""One slot: its subscription, its assignment, its credentials. A task acts as a slot by `commits.rights`."""
+"""One slot: its subscription, its assignment, its credentials. How a task acts as a slot is in `commits.rights`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Slot:
 
         Args:
             topics: The topics to subscribe to.
-            in_flight: The partitions of the batch in flight, of which the slot claims its own; see `leader`.
+            in_flight: The partitions of the batch in flight. The slot claims those that it was assigned; see `leader`.
         """
         # Claim partitions only while this slot is a member, because after its removal other members may own them.
         known = self.member.status.is_member

@@ -2,16 +2,16 @@
 
 **The rewind of a running group.** Members of kafkagroup offer each strategy twice, for example as `range` and, after
 all strategies, as `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only
-the second name of the strategy in use. So the coordinator accepts the program only if every member offers that name.
-Other clients do not offer it. Members that join later have to offer it too. The coordinator starts one generation under
-that name. Members have finished and committed their micro-batches, own no partitions, and wait until the generation
-ends. The program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. If a query finds
-a mark that it has not followed, it continues at the group's offset, even if its checkpoint has another offset.
+the second name of the strategy in use. So the coordinator accepts the program only if every member offers that name, as
+members of other clients do not. Members that join later have to offer that name too. One generation has that name as
+its strategy: members have finished and committed their micro-batches, own no partitions, and wait until it ends. The
+program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that finds a mark
+it has not followed continues at the group's offset, even if its checkpoint has another offset.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group
 ("converted") when a consumer of the new protocol joins it. When the last such consumer leaves, the group is classic
-again. A converted group accepts classic members. The answer to JoinGroup has no leader, and has the member's own first
-strategy. No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
+again. A converted group accepts a classic member, but answers JoinGroup without a leader and with the member's own
+first strategy. No leader runs that strategy, so a classic query leaves between two micro-batches, with an error.
 
 **Groups of other kinds** (share, streams, connect and others). To a consumer that joins such a group, a coordinator
 returns the same error as to a consumer without a common assignor.
@@ -43,7 +43,7 @@ def new_id() -> str:
 
 
 def rewind_offers(strategies: Iterable[str]) -> tuple[tuple[str, bytes], ...]:
-    """Return, for JoinGroup, the second names of strategies, with an empty subscription, which brokers can parse."""
+    """Return the second name of each strategy, for JoinGroup, each with an empty subscription in Kafka's format."""
     return tuple((_REWIND + name, encode_subscription(Subscription(()))) for name in strategies)
 
 
@@ -53,7 +53,7 @@ def is_rewind(protocol: str) -> bool:
 
 
 def lead(members: Iterable[GroupMember]) -> dict[str, bytes]:
-    """Return, by member id, the assignments in the generation of a rewind, which have no partitions."""
+    """Return, by member id, the assignments in the generation of a rewind: each is without partitions."""
     return {member.member_id: encode_assignment(Assignment(())) for member in members}
 
 

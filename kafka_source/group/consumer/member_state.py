@@ -224,7 +224,7 @@ def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
 
     Args:
         member: The member. The offsets of its revoked partitions are committed.
-        topics: The ids of the topics with known names. Partitions of other topics are taken later.
+        topics: The ids of the topics with known names. Partitions of topics with unknown names are taken later.
     """
     if not member.in_group:
         return member
@@ -238,7 +238,7 @@ def left(member: Member) -> Member:
 
 
 def lost(member: Member, code: int) -> Member:
-    """Return the member that the group has removed, which has no partitions."""
+    """Return the member after the group has removed it: without partitions."""
     return replace(Member(member.member_id), state=State.LOST, interval_ms=member.interval_ms, code=code)
 
 

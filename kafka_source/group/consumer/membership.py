@@ -1,9 +1,9 @@
 """All slots of a query as members of the consumer protocol (KIP-848): join, send heartbeats, newer epochs, leave.
 
 The methods are those of `group.membership`, so that a query does not know which protocol its group has. The differences
-to the classic protocol:
+from the classic protocol:
 
-- The brokers assign. There is no leader, and no rebalance for which members wait.
+- The brokers assign partitions. There is no leader, and no rebalance for which members wait.
 - Partitions move one by one. If no batch in flight reads a revoked partition, the slot releases it immediately,
   otherwise at the batch's end. Only the partition's next owner waits. An assigned partition is taken immediately.
 - Each slot has an epoch of its own, which a heartbeat may raise at any time, even in the middle of a batch. A commit

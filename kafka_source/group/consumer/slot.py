@@ -45,7 +45,7 @@ class ConsumerSlot:
     Attributes:
         member: The member's state.
         wake: Set when a heartbeat is due immediately.
-        changed_at: The time since which the slot has to follow the brokers' assignment; None: the slot has followed it.
+        changed_at: The time of a change of the brokers' assignment that the slot has to follow; None: there is none.
     """
 
     def __init__(self, number: int, client: KafkaClient, settings: GroupSettings) -> None:
@@ -120,9 +120,9 @@ class ConsumerSlot:
         coordinator would count new partitions as released, although the slot could commit them.
 
         Args:
-            names: The topics' names by id. Partitions of other topics are taken later.
-            in_flight: The partitions of the batch in flight. While the slot has to release such a partition, it keeps
-                all its partitions, and the coordinator waits until all are released.
+            names: The topics' names by id. Partitions of a topic without a known name are taken later.
+            in_flight: The partitions of the batch in flight. While the slot has to release one of them, it keeps all
+                its partitions, and the coordinator waits for their release.
         """
         member = self.member
         if self.settled:

@@ -42,8 +42,8 @@ class Kind(Generic[_T]):
 
     Args:
         default: The value of a field without another default.
-        method: The method of Reader and Writer; empty: `structure` reads and writes itself.
-        code: The type code of a number in `struct`, with which consecutive numbers are read together.
+        method: The method of `Reader` and `Writer` for the type; empty: `structure` has its own methods.
+        code: The code of a number's type in `struct`; consecutive numbers are read in one call.
         structure: The structure, or the structure of an array's elements.
     """
 
@@ -64,7 +64,7 @@ raw = Kind(b"", "raw")
 
 
 def array(element: Kind[_T] | type[_T]) -> Kind[Sequence[_T]]:
-    """Return the type of arrays."""
+    """Return the type of arrays with these elements."""
     if isinstance(element, Kind):
         return Kind((), f"{element.method}s")
     return Kind((), "array", structure=cast("type[Structure]", element))
@@ -74,13 +74,13 @@ class Field(NamedTuple):
     """A field of a structure; `field` declares it.
 
     Attributes:
-        kind: Its type.
-        since: The first version that has it.
-        until: The last version that has it.
-        null_since: The first version in which it may be null; by default in no version.
-        default: Its value in a version that does not have it.
+        kind: The field's type.
+        since: The first version of the structure that has the field.
+        until: The last version of the structure that has the field.
+        null_since: The first version in which the field may be null; None: there is none.
+        default: The field's value in a version that does not have the field.
         tag: The number of a tagged field.
-        secret: Whether `repr` hides it.
+        secret: Whether `repr` hides the field's value.
     """
 
     kind: Kind[Any]
@@ -192,7 +192,7 @@ class Request(Structure, Generic[_R_co]):
         min_version: The oldest version that the schema has.
         max_version: The newest version that this client knows. In later versions fields have another meaning, or need
             values that callers lack, such as topic ids in place of names.
-        flexible_from: The first flexible version (KIP-482); above `max_version` if no version is.
+        flexible_from: The first flexible version (KIP-482); above `max_version` if there is none.
     """
 
     API_KEY: ClassVar[int]
@@ -267,7 +267,7 @@ def _of_version(structure: type[Structure], version: int) -> tuple[dict[str, Fie
 
 
 def _read(fields: Mapping[str, Field], version: int, flexible: bool, names: dict[str, object]) -> Iterator[str]:
-    """Yield the lines that read fields."""
+    """Yield the lines of code that read these fields."""
     for layout, run in _runs(fields, names):
         if layout:
             yield f"{''.join(f'made.{name}, ' for name in run)}= reader.numbers({layout})"
@@ -284,7 +284,7 @@ def _read(fields: Mapping[str, Field], version: int, flexible: bool, names: dict
 
 
 def _write(fields: Mapping[str, Field], version: int, flexible: bool, names: dict[str, object]) -> Iterator[str]:
-    """Yield the lines that write fields."""
+    """Yield the lines of code that write these fields."""
     for layout, run in _runs(fields, names):
         if layout:
             yield f"writer.numbers({layout}, {', '.join(f'self.{name}' for name in run)})"
@@ -308,7 +308,7 @@ def _write(fields: Mapping[str, Field], version: int, flexible: bool, names: dic
 
 
 def _runs(fields: Mapping[str, Field], names: dict[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """Yield runs of field names, each after the name of the run's layout; an empty name: no layout."""
+    """Yield the names of consecutive fields, each time after the name of their `struct` layout (empty: no layout)."""
     for has_code, group in groupby(fields, lambda name: bool(fields[name].kind.code)):
         run = list(group)
         layout = f"layout_{run[0]}" if has_code else ""
