@@ -69,7 +69,7 @@ class OtherMembers:
 
         Args:
             members: The members of the group.
-            topics: The topics of this query; empty: unknown yet.
+            topics: The topics of this query; empty: not known yet.
             own: The known member ids of this query's slots.
         """
         others = [m for m in members if m.member.member_id not in own and not self._is_slot(m)]

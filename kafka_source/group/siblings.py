@@ -70,7 +70,7 @@ class Siblings:
             self._server = await asyncio.start_unix_server(self._serve, self._own)
 
     async def wait_for_join(self) -> None:
-        """Return when a sibling waits in a join; immediately if a sibling waits already."""
+        """Wait until a sibling waits in a join; return immediately if a sibling waits already."""
         await self._asked.wait()
 
     @contextlib.asynccontextmanager

@@ -66,7 +66,7 @@ class Found:
 
 
 def decide(found: Found, look: Look) -> Found:
-    """Return the result of one more description; a new partition counts from its second description on."""
+    """Return what one more description of the group shows; a new partition counts from its second description on."""
     unread = (look.existing & found.last.existing) - look.read
     again = unread & found.unread if look.epoch == found.last.epoch else _NONE
     asked, warned = found.asked & unread, found.warned & unread
@@ -109,7 +109,7 @@ class UnreadWatch:
     Args:
         settings: The group id, and the interval between lookups.
         look: Describes the group; returns the description (None: unknown), and the size of the response in bytes.
-        heal: Heals these partitions; the text names them.
+        heal: Heals partitions; its second argument names them as text.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ class KafkaClient:
     # ---- for synchronous code
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
-        """Run one of the coroutines below and return its result.
+        """Run one of this client's coroutines and return its result.
 
         Raises:
             ConnectionLost: The call took longer than `timeout` seconds, for example because a process was suspended.
@@ -359,7 +359,7 @@ class KafkaClient:
         return not self._brokers or advertised.has_answered(broker.endpoint for broker in self._brokers.values())
 
     async def reach_broker(self, deadline: Deadline) -> None:
-        """Return when a broker has answered this process at its advertised address.
+        """Wait until a broker has answered this process at its advertised address.
 
         Raises:
             InvalidConfigurationError: An address of `bootstrap.servers` has answered, but no advertised address has.

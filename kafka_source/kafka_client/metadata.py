@@ -90,7 +90,7 @@ class Snapshot:
             raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
 
     def renewed(self, seen: Snapshot, topics: Collection[str]) -> Snapshot:
-        """Return the newer snapshot `seen`, which has only `topics`, with the other topics from this snapshot."""
+        """Return the newer snapshot `seen`, which has only `topics`, completed by this snapshot's other topics."""
         others = {name: topic for name, topic in self.topics.items() if name not in topics}
         return replace(seen, topics={**others, **seen.topics})
 

@@ -35,7 +35,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 class Retyped:
-    """An Arrow array with another type of the same layout, for example with other nullability; for `pa.array`.
+    """An Arrow array with another type of the same layout, for example with other nullability; `pa.array` takes it.
 
     Args:
         array: An array, or an object that exports an array.

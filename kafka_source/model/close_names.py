@@ -1,4 +1,4 @@
-"""The similar name for a topic or group that does not exist."""
+"""The most similar name to suggest if a topic or group does not exist."""
 
 from __future__ import annotations
 

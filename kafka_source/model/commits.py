@@ -11,7 +11,7 @@ from kafka_source.errors import UnknownTopicError
 
 @dataclass(frozen=True, slots=True)
 class CommitOffset:
-    """One partition's committed offset, with its other fields in Kafka.
+    """One partition's committed offset, with the other fields that Kafka stores with it.
 
     Attributes:
         offset: The next offset to read.
@@ -106,7 +106,7 @@ def without_topic(entry: CommitOffset) -> CommitOffset:
 
 
 def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
-    """Return the ids of the rewinds whose marks committed offsets have.
+    """Return the ids of the rewinds whose marks these committed offsets have.
 
     A read without a checkpoint begins at the group's offsets, so it follows all rewinds. The read's commits repeat the
     marks, so that stopped queries follow the rewinds when they restart from their checkpoints.

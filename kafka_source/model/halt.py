@@ -41,7 +41,7 @@ class Halt:
 
     Attributes:
         kind: The kind of the request.
-        author: The author's user and host.
+        author: The name and the host of the user that requested the halt.
         at_ms: The time of the halt, in milliseconds since 1970.
         number: The number of the halt in its group.
         boundaries: The boundaries of partitions; a partition without a boundary stops at its position.

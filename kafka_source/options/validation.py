@@ -456,7 +456,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _set_up_logging(given: Mapping[str, str]) -> None:
-    """Set up logging by the query's options before their check, which may log an error with its frames."""
+    """Set up logging as the options say; call this before the options are checked, because the check may log."""
     names = {name.lower(): text.strip() for name, text in given.items()}
     set_up_logging(names.get("log.level"), names.get("log.format"))
 

@@ -1,4 +1,4 @@
-"""Deliver the records of one task: the interface and the choice of the engines, and the check of the topic."""
+"""Deliver the records of one task: the engines' interface, the choice of an engine, the check of the topic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Delivery(RecordWriter, Protocol):
     """Delivers records at least once."""
 
     def keep(self) -> None:
-        """Keep producer and connections for the worker's next task, after `flush`."""
+        """Keep the producer and its connections for the worker's next task; call `flush` first."""
         ...
 
     def drop(self) -> None:
@@ -64,7 +64,7 @@ class TransactionalDelivery(RecordWriter, Protocol):
         ...
 
     def release(self) -> None:
-        """Leave the transaction open, after `flush`, and release the producer."""
+        """Leave the transaction open, and release the producer; call `flush` first."""
         ...
 
 
@@ -110,7 +110,7 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
 
     Args:
         settings: Settings of the Kafka clients.
-        transactional_id: The transactional id. Other processes that use it are fenced; their transaction is aborted.
+        transactional_id: The transactional id. Other processes with this id are fenced; their transaction is aborted.
         engine: The option `engine`.
 
     Raises:

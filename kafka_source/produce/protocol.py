@@ -83,7 +83,7 @@ def encode(
         batches: One record batch for each partition.
         version: The version.
         transactional_id: The transaction's id; None if the records are in no transaction.
-        acks: 1 or -1 (all). With 0 there would be no response.
+        acks: 1 or -1 (all). With acks=0 there would be no response.
         timeout_ms: Time that the broker may wait for the replicas, in milliseconds.
         topic_ids: The ids of all topics, for version 13.
     """

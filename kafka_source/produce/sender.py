@@ -1,4 +1,4 @@
-"""Sends a task's record batches (`Sender`): brokers, repetitions, the blocking of `send`, and time limits.
+"""Send a task's record batches (`Sender`): the choice of brokers, repetitions, time limits, a `send` that blocks.
 
 At most one record batch of a partition is in flight; the next batch is sent when the broker has acknowledged it. So
 batches stay in order even if some are sent again, and sequence numbers of an idempotent producer have no gap. A broker
@@ -122,7 +122,7 @@ class Sender:
             self._poll(wait=True)
 
     def release_connections(self) -> None:
-        """Return the connections to the producer, which closes connections that still expect a response."""
+        """Give the connections back to the producer, which closes a connection that still expects a response."""
         for node, connection in self._connections.items():
             self._producer.keep(node, connection)
         self._connections.clear()
@@ -399,7 +399,7 @@ class TaskTransaction:
 
     Attributes:
         opened: The transaction.
-        identity: The identity of its records.
+        identity: The producer id and epoch in its record batches.
     """
 
     def __init__(self, client: KafkaClient, transaction: OpenTransaction, timeout_ms: int) -> None:

@@ -116,7 +116,7 @@ _NOTHING: Amounts = (0.0, 0.0)
 
 @dataclass(slots=True)
 class Report:
-    """The reads of a task since its last report, and its remaining offsets.
+    """What a task has read since its last report, and the number of offsets that it has still to read.
 
     Attributes:
         slot: The task's slot or input partition.

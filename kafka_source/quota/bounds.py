@@ -102,7 +102,7 @@ class QuotaSettings:
         seconds: The length of a sample, in seconds.
         watch: The source of bounds while the query runs: a file's path, a URL, or `broker`; None: no source.
         report: The file to which the driver writes figures; None: no file.
-        client_id: The fetchers' (or producers') client id, and the query's name in a watched document.
+        client_id: The client id of fetchers or producers, which is also the query's name in a watched document.
     """
 
     bounds: Bounds
@@ -158,7 +158,7 @@ class Ticket:
     account: str = ""
 
     def of(self, slot: int, share: float) -> Ticket:
-        """Return the ticket of a task that reads this share of the whole."""
+        """Return the ticket of a task that reads this share of a batch."""
         return replace(self, slot=slot, share=share)
 
 

@@ -128,7 +128,7 @@ class JoinRounds:
             self._siblings = None
 
     async def look_at_group(self, topics: Collection[str], timeout_s: float) -> None:
-        """Before the first join, record the group's member ids of the slots; log the group's members.
+        """Before the first join, log the group's members, and record the member ids that the group has for the slots.
 
         Args:
             topics: The topics of the subscription; empty with a pattern.

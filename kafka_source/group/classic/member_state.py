@@ -103,8 +103,7 @@ class Rejoin:
 class JoinAnswered:
     """The response to JoinGroup.
 
-    A response without an error has the member id and the generation. An error MEMBER_ID_REQUIRED has the member id
-    only.
+    Without an error it has the member id and the generation, with the error MEMBER_ID_REQUIRED only the member id.
     """
 
     code: int

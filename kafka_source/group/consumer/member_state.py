@@ -67,7 +67,7 @@ class IdPartition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The description of a member in a heartbeat, besides its partitions.
+    """What a heartbeat states about a member, besides its partitions.
 
     Attributes:
         topics: The names of the topics, sorted.

@@ -134,7 +134,7 @@ def field(
 
 
 class _Table(type):
-    """Makes slots of the fields that a class declares."""
+    """Makes `__slots__` of the fields that a class declares."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> _Table:
         fields = {name: value for name, value in namespace.items() if isinstance(value, Field)}
@@ -157,12 +157,12 @@ class Structure(metaclass=_Table):
         _set_constructor(type(self))(self, *values, **named)
 
     def encode(self, writer: Writer, version: int) -> None:
-        """Write the structure in a version; flexible if the writer is flexible."""
+        """Write the structure in a version, in the flexible encoding (KIP-482) if the writer is flexible."""
         _writer(type(self), version, writer.flexible)(self, writer)
 
     @classmethod
     def decode(cls: type[_S], reader: Reader, version: int) -> _S:
-        """Read the structure in a version; flexible if the reader is flexible.
+        """Read the structure in a version, in the flexible encoding (KIP-482) if the reader is flexible.
 
         Raises:
             ValueError: The bytes do not match the schema. `struct.error` and `IndexError` mean the same.
