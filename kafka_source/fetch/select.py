@@ -16,7 +16,7 @@ def engine_for(name: str, settings: Settings) -> FetchEngine:
         settings: Kafka client settings.
 
     Raises:
-        InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
+        InvalidConfigurationError: The option `engine` is `native`, and this process cannot use the native engine.
     """
     if is_native(name):
         # This import needs the Rust kernel, which some machines lack.

@@ -1,4 +1,4 @@
-"""The membership of a query: the common part of both protocols, and the interface of each.
+"""The membership of a query: the common part of both protocols, and their interface.
 
 A query plans and commits through this interface, and does not know which protocol its group has.
 """
@@ -150,14 +150,14 @@ class Membership(ABC):
 
         Raises:
             FencedError: Another process has joined with the slot's instance id.
-            KafkaGroupError: The error of the coordinator's error code; AuthenticationError if a right was revoked.
+            KafkaGroupError: The error for the coordinator's error code; AuthenticationError if a right was revoked.
         """
 
     # ---- the batch in flight
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Let the slots rejoin only by calls within this context; first wait for a join or a leave under way."""
+        """Let the slots rejoin only by calls in this context manager; first wait until no join or leave is running."""
         self._client.run(self._begin_call())
         try:
             yield

@@ -47,7 +47,7 @@ class Siblings:
     def find(cls, group: str, driver: int) -> Siblings | None:
         """Return the reads of a group in this process's driver; None without a directory for sockets.
 
-        Reads of another cluster's group of this name are siblings too, but rejoin only if their group waits for them.
+        Reads of a group of this name in another cluster count as siblings too, but rejoin only if their group waits.
         """
         # Containers that share a directory may have equal process ids, so the name of the host is in the identity.
         identity = (socket.gethostname(), group)

@@ -87,7 +87,7 @@ def existing(snapshot: Snapshot, topics: Collection[str]) -> _Partitions:
 def read_as_assigned_by_brokers(
     described: ConsumerGroupDescribeResponse.DescribedGroup, own: Mapping[str, Collection[TopicPartition]]
 ) -> _Partitions | None:
-    """Return the partitions that members of the consumer protocol read or are to take; as `read_by_members`."""
+    """Return the partitions that members of the consumer protocol read or are to take; see `read_by_members`."""
     members = {member.member_id: member for member in described.members}
     is_stable = described.group_state == STABLE and described.group_epoch == described.assignment_epoch
     if not is_stable or not own.keys() <= members.keys():

@@ -90,7 +90,7 @@ class BlockingConnection:
         """Send one request, in the newest version that both sides support, and return its response.
 
         Raises:
-            ConnectionLost: The connection was lost, or no response came within `timeout` and the connection is closed.
+            ConnectionLost: The connection was lost, or no response came within `timeout`, so the connection is closed.
         """
         version = self.versions.version_for(request, max_version)
         correlation_id = time.monotonic_ns() & 0x7FFFFFFF

@@ -455,7 +455,7 @@ class KafkaClient:
         return connection
 
     def _expected(self, endpoint: Endpoint) -> Identity | None:
-        """Return the node expected at an endpoint; None: not exactly one node, or brokers do not check the identity."""
+        """Return the node expected at an endpoint; None: no node or several nodes, or brokers check no identity."""
         nodes = [broker.node_id for broker in self._brokers.values() if broker.endpoint == endpoint]
         if not self._brokers_check_identity or self.cluster_id is None or len(nodes) != 1:
             return None

@@ -54,7 +54,7 @@ async def to_coordinator(
         kind: GROUP or TRANSACTION.
         key: The group id or the transactional id.
         request: The request; it is sent once.
-        deadline: The time limit, besides `request.timeout.ms`.
+        deadline: The time limit, in addition to `request.timeout.ms`.
         max_version: The highest version of the request to use.
         min_version: The lowest usable version of the request, if earlier versions have another meaning.
 

@@ -1,6 +1,6 @@
 """The handshake of a new connection: ApiVersions, the broker's identity (KIP-1242), then SASL (KIP-152, KIP-368).
 
-The handshake is a generator that yields requests and receives responses, so it serves event loop and blocking sockets.
+The handshake is a generator of requests that receives the responses, so event loops and blocking sockets can run it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logins by PLAIN, SCRAM, OAUTHBEARER and GSSAPI (RFC 4616, 5802, 7628, 4752); refreshed OAuth tokens.
+"""Logins by PLAIN, SCRAM, OAUTHBEARER and GSSAPI (RFC 4616, 5802, 7628, 4752); the refresh of OAuth tokens.
 
 Each mechanism is a generator that yields the bytes to send and receives the broker's answers. The generator ends when
 the broker has accepted the login. With SCRAM the broker must also have proved its identity.

@@ -27,7 +27,7 @@ class ConnectionSettings:
         bootstrap: The endpoints of `bootstrap.servers`.
         client_id: The client id in every request's header.
         tls: The TLS context, or None without TLS.
-        sasl: The login, or None without SASL. It contains secrets, so the repr leaves it out.
+        sasl: The login, or None without SASL. The login contains secrets, so `repr` leaves it out.
         connect_timeout: Seconds for the whole opening of a connection: all addresses of a name, TLS and SASL.
         request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.

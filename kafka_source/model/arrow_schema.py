@@ -1,4 +1,4 @@
-"""The Arrow type of each column of a Kafka record, and an array with another type; `schema` has Spark's types.
+"""The Arrow type of each column of a Kafka record, and arrays of another type (`Retyped`); `schema` has Spark's types.
 
 `record_columns` has no Arrow types, because some of Spark's processes need only names, and Arrow's import takes 150 ms.
 """

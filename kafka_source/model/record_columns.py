@@ -1,4 +1,4 @@
-"""The names and types of a Kafka record's columns, and the refusal of a requested column. No Spark is needed."""
+"""The names and types of a Kafka record's columns, and the check of requested columns. No Spark is needed."""
 
 from __future__ import annotations
 

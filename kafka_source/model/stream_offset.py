@@ -144,7 +144,7 @@ class StreamOffset:
         epochs: The epoch of the leader whose log had all records before the partition's end (KIP-320). A partition
             with an unknown epoch is left out.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
-        of_spark: Whether this is an offset of Spark's own Kafka source. The previous offset has the batch's start.
+        of_spark: Whether this is an offset of Spark's own Kafka source. Then the previous offset has the batch's start.
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)

@@ -39,7 +39,7 @@ class SearchTooLong(Exception):  # noqa: N818 - what happened
 
 
 def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
-    """Return for each text whether it contains a match of the pattern (`re.search`). This call blocks, without the GIL.
+    """Return for each text whether it contains a match of the pattern (`re.search`). The call blocks; the GIL is free.
 
     Args:
         pattern: A regular expression that compiles.

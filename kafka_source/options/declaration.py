@@ -81,7 +81,7 @@ class Option:
 
     Attributes:
         name: The name, as users write it.
-        kind: The type of its value.
+        kind: The type of the option's value.
         doc: One to four sentences: its effect, the reason for its default, when to change it.
         default: The parsed value if the option is not given; None: no value.
         default_text: The default in words, if the value is not enough.

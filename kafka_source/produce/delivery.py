@@ -124,7 +124,7 @@ def writes_native(settings: Settings, engine: str) -> bool:
     """Return whether the native engine writes; a setting may need librdkafka.
 
     Raises:
-        InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
+        InvalidConfigurationError: The option `engine` is `native`, and this process cannot use the native engine.
     """
     return is_native(engine) and not librdkafka_only(settings)
 
@@ -133,7 +133,7 @@ def check_settings(settings: Settings, engine: str) -> None:
     """Check in the driver that the engine supports all settings.
 
     Raises:
-        OptionError: The option is `native` and only librdkafka supports a setting, or two settings contradict.
+        OptionError: `engine` is `native` and only librdkafka supports a setting, or two settings contradict each other.
     """
     check_idempotence(settings)
     if engine == "native" and (others := librdkafka_only(settings)):

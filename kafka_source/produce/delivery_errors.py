@@ -19,7 +19,7 @@ def delivery_error(code: int, topic: str, partition: int | None, detail: str = "
         code: The error code.
         topic: The record's topic.
         partition: The record's partition; None or negative if no partition was chosen.
-        detail: Details beside the code's text.
+        detail: Details to add to the code's text.
     """
     text = str(KafkaError(code).str())
     reason = f"{text}: {detail}" if detail else text

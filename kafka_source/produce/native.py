@@ -66,7 +66,7 @@ class NativeDelivery:
             self._producer.keep_accumulator(self._accumulator)
 
     def drop(self) -> None:
-        """Drop the delivery; see `Delivery`. Records on their way may be written. The identity is not used again."""
+        """Drop the delivery; see `Delivery`. Sent records may still be written. The identity is not used again."""
         if self._sender is not None:
             self._sender.release_connections()
 

@@ -55,7 +55,7 @@ class _PartitionQueue:
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.
-        early: Attempts, since the last acknowledged batch, while the coordinator was changing the transaction.
+        early: Attempts since the last acknowledged batch that failed because the transaction was still being changed.
         retry_at: Earliest time to look up the leader, or to send the first batch, again.
     """
 

@@ -1,4 +1,4 @@
-"""A task's side of a quota: the time and size of its fetches, with or without an answer of the server."""
+"""A task's side of a quota: the time and size of its fetches, even if the quota's server does not answer."""
 
 from __future__ import annotations
 

@@ -48,9 +48,9 @@ class Measured:
     """The duration and size of one micro-batch.
 
     Attributes:
-        offsets: The number of its offsets, above 0.
-        seconds: The seconds from its plan to Spark's next request, with Spark's wait for the interval.
-        reading: The seconds from its plan to the end of its last task; None: unknown.
+        offsets: The number of the micro-batch's offsets, above 0.
+        seconds: The seconds from the micro-batch's plan to Spark's next request, with Spark's wait for the interval.
+        reading: The seconds from the micro-batch's plan to the end of its last task; None: unknown.
         asked_at: The time of Spark's request for the next micro-batch, in seconds since 1970.
     """
 

@@ -102,8 +102,8 @@ class Batch:
     """A micro-batch that was planned.
 
     Attributes:
-        at: When it was planned, in seconds.
-        records: The number of its offsets.
+        at: When the micro-batch was planned, in seconds.
+        records: The number of offsets in the micro-batch.
         limited: Whether the batch left records unread.
     """
 

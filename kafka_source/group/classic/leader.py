@@ -281,7 +281,7 @@ class Led:
     Attributes:
         states: Each member's assignment as bytes, by member id.
         topics: All topics to which any member subscribes.
-        snapshot: The metadata of these topics from which the assignment was computed.
+        snapshot: The metadata of the topics, from which the assignment was computed.
         failed: The reason why the assignment failed, or None.
         group: The subscriptions of the members that got an assignment.
         plan: The assignments of the members in `group`, by member id.

@@ -1,4 +1,4 @@
-"""The meaning of a heartbeat's answer in the consumer protocol (KIP-848): epochs, revoked, fenced, lost. Pure.
+"""What a heartbeat's answer means in the consumer protocol (KIP-848): states, epochs, partitions to release. Pure.
 
     UNJOINED         join                               -> JOINING
     JOINING          answered with an epoch             -> MEMBER
@@ -16,8 +16,8 @@ coordinator then gives released partitions to other members, and gives the membe
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, even after a fence.
-- If responses were lost, brokers before 4.2 may have raised a joining member's epoch twice. If so, they fence epoch 0
-  until the member's session ends. So the member, which has no partitions yet, leaves before it joins again.
+- If responses were lost, brokers before 4.2 may have raised a joining member's epoch twice. Such a broker then fences
+  epoch 0 until the member's session ends. So the member, which has no partitions yet, leaves before it joins again.
 - A heartbeat with epoch 0 joins, with all fields and no partitions. After a heartbeat that failed or was not answered,
   all fields and the current partitions are sent until the epoch has changed twice. The coordinator may handle the late
   heartbeat after the next heartbeat, and assign partitions in a response that is lost. The coordinator accepts
@@ -116,7 +116,7 @@ class Member:
         member_id: The member's id, which the client makes.
         state: The member's state.
         epoch: The member's epoch; 0 before the first answer and after a fence.
-        target: The assigned partitions, by the last answer.
+        target: The assigned partitions, as of the last answer.
         owned: The partitions that the member has.
         reported: The partitions in the last heartbeat that was answered after the target changed; None: there is none.
         reconciled: Whether the query has acted on the current target; until it has, heartbeats list no partitions.
@@ -125,7 +125,7 @@ class Member:
         failures: The number of heartbeats in a row that failed or were not answered.
         previous_epoch: The previous epoch, in which a coordinator still accepts heartbeats.
         unanswered_epoch: The epoch of the last heartbeat that failed or was not answered; None: there is none.
-        code: The error code by which the member was lost or stopped, or is fenced while it joins; else 0.
+        code: The error code that removed or stopped the member, or that fences it while it joins; else 0.
     """
 
     member_id: str

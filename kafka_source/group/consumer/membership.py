@@ -1,4 +1,4 @@
-"""All slots of a query as members of the consumer protocol (KIP-848): join, send heartbeats, newer epochs, leave.
+"""All slots of a query as members of the consumer protocol (KIP-848): joins, heartbeats, newer epochs, leaves.
 
 The methods are those of `group.membership`, so that a query does not know which protocol its group has. The differences
 from the classic protocol:

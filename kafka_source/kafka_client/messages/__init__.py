@@ -46,7 +46,7 @@ class ApiVersions:
         return version
 
     def check(self, api_key: int, name: str, version: int) -> None:
-        """Check that the broker supports this version of a request, which is encoded without a schema.
+        """Check that the broker supports this version of a request that is encoded without a schema.
 
         Raises:
             InvalidConfigurationError: The broker is too old or too new.
