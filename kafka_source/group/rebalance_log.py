@@ -108,7 +108,7 @@ class OtherMembers:
             # For example the two sides of a join: assignors give partitions of the same number to one member.
             log.info(
                 "Two reads of group %s in this driver read different topics, %s here and %s there, so neither takes "
-                "records from the other. The group has the committed offsets of both.",
+                "records from the other. The group has the committed offsets of both reads.",
                 group,
                 first_names(sorted(ours), _MAX_NAMED_MEMBERS),
                 first_names(sorted(theirs), _MAX_NAMED_MEMBERS),
@@ -321,8 +321,8 @@ def log_assignment(
     if moved := sorted((had - has).intersection(in_flight)):
         log.warning(
             "rebalance group=%s generation=%d: the group's leader has given %s to other members while a "
-            "micro-batch of this query reads them. The micro-batch is finished and not committed there, so other "
-            "members may read these records again.",
+            "micro-batch of this query reads them. The query finishes the micro-batch, but does not commit these "
+            "partitions, so other members may read these records again.",
             group,
             now.generation,
             format_partitions(moved),

@@ -160,8 +160,8 @@ async def if_allowed(description: Awaitable[_T], group: str) -> _T | None:
 @functools.cache
 def _warn_of_forbidden(group: str, why: str) -> None:
     log.warning(
-        "group=%s: this user may not describe it: %s Without this right, partitions without a reader are not "
-        "detected, slots stay beyond max.poll.interval.ms, and a batch whose slots were lost is read again.",
+        "group=%s: this user may not describe the group: %s Without this right, partitions without a reader are "
+        "not detected, slots stay beyond max.poll.interval.ms, and a batch whose slots were lost is read again.",
         group,
         why,
     )

@@ -67,7 +67,7 @@ async def to_coordinator(
     if connection.versions.version_for(request, max_version) < min_version:
         raise RetriableError(
             f"The coordinator {connection.endpoint} does not support version {min_version} of {request.name}. The "
-            "previous coordinator supported it: brokers are being replaced by older brokers."
+            "previous coordinator supported this version: brokers are being replaced by older brokers."
         )
     try:
         patience = max(0.001, min(client.settings.request_timeout, deadline.left))

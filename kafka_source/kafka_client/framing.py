@@ -46,8 +46,8 @@ def frame_size(head: bytes, max_bytes: int) -> int:
     if head == b"HTTP":
         raise FrameError("an HTTP server answers there: check the hosts and ports of kafka.bootstrap.servers")
     raise FrameError(
-        f"it announced a response of {size} bytes, where {_MIN_BYTES} to {max_bytes} are accepted: it is no Kafka "
-        "listener, or the response is damaged"
+        f"it announced a response of {size} bytes, but a response has {_MIN_BYTES} to {max_bytes} bytes: it is no "
+        "Kafka listener, or the response is damaged"
     )
 
 

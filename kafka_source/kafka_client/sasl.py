@@ -114,13 +114,13 @@ def scram(hash_name: str, username: str, password: str, nonce: str = "") -> Exch
     found = _attributes(first_answer)
     server_nonce, iterations = found.get("r", ""), found.get("i", "")
     if not server_nonce.startswith(nonce) or server_nonce == nonce:
-        raise SaslError("the broker's nonce does not continue the client's")
+        raise SaslError("the broker's nonce does not continue the client's nonce")
     if re.fullmatch("[0-9]{1,9}", iterations) is None:
         raise SaslError("the broker's number of iterations is no number")
     if not MIN_ITERATIONS <= int(iterations) <= _MAX_ITERATIONS:
         raise SaslError(
-            f"the broker asks for {iterations} iterations, where {MIN_ITERATIONS} to {_MAX_ITERATIONS} are accepted: "
-            "store the user's credentials with another number"
+            f"the broker asks for {iterations} iterations, but this client accepts {MIN_ITERATIONS} to "
+            f"{_MAX_ITERATIONS}: store the user's credentials with another number"
         )
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), _base64(found.get("s", "")), int(iterations))
     client_key = hmac.digest(salted, b"Client Key", hash_name)

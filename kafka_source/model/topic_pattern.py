@@ -61,7 +61,7 @@ def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
         return [outcome == "1" for outcome in done.stdout]
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         raise SearchTooLong(texts[len(done.stdout)])
-    raise OSError(f"a process that searches has ended with {done.returncode}: {done.stderr[-500:]}")
+    raise OSError(f"the process that searches has ended with code {done.returncode}: {done.stderr[-500:]}")
 
 
 # Kafka's internal topics (`org.apache.kafka.common.internals.Topic`).

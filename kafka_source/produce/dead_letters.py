@@ -43,7 +43,7 @@ def check_dead_letter_topic(options: ReadOptions, cluster: Cluster, subscribed: 
         raise OptionError("deadletter.topic", topic, "a topic that the query does not read")
     if cluster.topics([topic])[topic] is None:
         raise UnknownTopicError(
-            f"Topic {topic} of the option deadletter.topic does not exist. Create it, or correct the option.",
+            f"Topic {topic} of the option deadletter.topic does not exist. Create the topic, or correct the option.",
             code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
 

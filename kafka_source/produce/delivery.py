@@ -173,8 +173,8 @@ async def _find_topic(client: KafkaClient, topic: str, deadline: Deadline) -> No
             raise error_for_code(code, f"Writing to topic {topic} failed")
         if topic not in seen.topics:
             raise UnknownTopicError(
-                f"Topic {topic} does not exist, and the brokers do not create it. Create it, or correct the option "
-                "topic.",
+                f"Topic {topic} does not exist, and the brokers do not create it. Create the topic, or correct the "
+                "option topic.",
                 code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
 

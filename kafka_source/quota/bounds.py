@@ -64,7 +64,7 @@ def read_document(document: Any, client_id: str, otherwise: Bounds) -> Bounds:
     """
     whole = _entry(document)
     if not isinstance(clients := whole.get("clients", {}), dict):
-        raise ValueError("clients must be an object of client ids")
+        raise ValueError("clients must be an object whose keys are client ids")
     settings = {**whole, **_entry(clients.get(client_id, {}))}
     if not settings.get("enabled", True):
         return UNBOUNDED
@@ -75,7 +75,7 @@ def _entry(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueError('a quota must be an object such as {"bytes_per_second": 1000000}')
     if unknown := sorted(set(value) - _NAMES):
-        raise ValueError(f"there is no {unknown[0]}; known are {', '.join(sorted(_NAMES))}")
+        raise ValueError(f"the name {unknown[0]} is unknown; known names are {', '.join(sorted(_NAMES))}")
     if not isinstance(value.get("enabled", True), bool):
         raise ValueError("enabled must be true or false")
     return value
@@ -238,7 +238,7 @@ def watch(
                 # A document that is just being written may be incomplete.
                 now, problem = last, _words(error)
             if problem and problem != before:
-                log.warning("quota.watch cannot be read; the last bounds hold: %s", problem)
+                log.warning("quota.watch cannot be read, so the last bounds stay in force: %s", problem)
             if now != last:
                 log.info("quota changed bytes_per_s=%s records_per_s=%s", now.bytes_per_second, now.records_per_second)
                 on_change(now)

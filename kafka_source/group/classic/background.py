@@ -107,7 +107,7 @@ class Heartbeats:
         if waited > limit / 2:
             log.warning(
                 "rebalance group=%s has waited %.0f s for this query's micro-batch; after %.0f s the group continues "
-                "without its slots. Make micro-batches shorter, or raise kafka.max.poll.interval.ms.",
+                "without the query's slots. Make micro-batches shorter, or raise kafka.max.poll.interval.ms.",
                 self._settings.group,
                 waited,
                 limit,

@@ -435,7 +435,7 @@ class Member:
         if stopped.code == ErrorCode.FENCED_INSTANCE_ID:
             return FencedError(
                 f"Another process has joined group {self.settings.group} as {self.settings.instance_id}. Each query "
-                "needs a kafka.group.instance.id of its own; this one has stopped.",
+                "needs a kafka.group.instance.id of its own; this query has stopped.",
                 code=stopped.code,
             )
         return refusal(

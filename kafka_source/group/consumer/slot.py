@@ -211,7 +211,7 @@ class ConsumerSlot:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             return FencedError(
                 f"Another process has joined group {group} as {self.instance_id}. Each query needs a "
-                "kafka.group.instance.id of its own; this one has stopped.",
+                "kafka.group.instance.id of its own; this query has stopped.",
                 code=code,
             )
         if code == ErrorCode.UNSUPPORTED_VERSION:

@@ -184,7 +184,7 @@ def test_a_group_that_may_not_be_described_is_read_with_one_warning(proxied, cap
         assert held(membership) == everything("orders", 6)
         assert membership.lost() is None
     (warning,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert "may not describe it" in warning
+    assert "may not describe the group" in warning
     assert "READ on the group" in warning
 
 

@@ -68,7 +68,7 @@ def test_a_micro_batch_that_holds_a_rebalance_up_is_told_of_before_it_is_too_lat
         joining = pool.submit(other.join, 60)
         (warning, *_) = wait_until(lambda: [line for line in said("rebalance") if "has waited" in line], "the warning")
         [(waited, limit)] = re.findall(
-            r"has waited (\d+) s .* after (\d+) s the group continues without its slots", warning
+            r"has waited (\d+) s .* after (\d+) s the group continues without the query's slots", warning
         )
         assert int(limit) / 2 <= int(waited) < int(limit) == 18
         assert "kafka.max.poll.interval.ms" in warning

@@ -186,7 +186,7 @@ def test_each_action_of_a_batch_writes_what_it_decodes(spark, kafka, topic, orde
 def test_a_topic_that_is_missing_or_read_is_an_error_at_the_start(spark, kafka, orders, avro, tmp_path):
     name, dead, _ = orders
     missing = {**avro, "deadletter.topic": f"{dead}-missing"}
-    said = f"Topic {dead}-missing of the option deadletter.topic does not exist. Create it"
+    said = f"Topic {dead}-missing of the option deadletter.topic does not exist. Create the topic"
     with pytest.raises(Exception, match=said):
         reader(spark, kafka, name, **missing).load().count()
     query = stream(spark, kafka, name, **missing).writeStream.format("noop")
