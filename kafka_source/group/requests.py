@@ -304,8 +304,7 @@ async def fetch_entries(
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
         learns_ids: Whether the client requests metadata of topics that it does not know, for example after it
-            rebootstrapped. Without such requests, offsets of unknown topics have no id, and may belong to a deleted
-            topic.
+            rebootstrapped. Without this, offsets of unknown topics have no topic id, and may belong to a deleted topic.
     """
     wanted = sorted(set(partitions))
     return await _fetch(client, group, wanted, deadline, stable=stable, learns_ids=learns_ids) if wanted else {}
@@ -463,7 +462,7 @@ async def commit_offsets(
         fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; otherwise the
             commit is retried until the deadline, because a topic may have just been created.
         has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. Otherwise
-            UnknownTopicError is raised immediately when the coordinator does not compare ids, or reports another.
+            UnknownTopicError is raised immediately if the coordinator compares no ids, or reports another id.
         keep_ms: The retention of the offsets of a group without members, in ms; None: `offsets.retention.minutes`.
 
     Raises:

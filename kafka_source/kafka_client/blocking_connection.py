@@ -42,7 +42,7 @@ class BlockingConnection:
         expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
             Open a new connection before this time.
         client_id: The client id in the header of each request.
-        round_trip: The seconds of the fastest request, the handshake's requests included.
+        round_trip: The seconds of the fastest request, including the handshake's requests.
     """
 
     def __init__(

@@ -129,7 +129,7 @@ def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) 
 
     Args:
         target: The group's new position.
-        partitions: The partitions to move. With `AtOffsets` and `FromGroup` only partitions with an offset move.
+        partitions: The partitions to move. With `AtOffsets` and `FromGroup` a partition without an offset stays.
         known: The offsets that were looked up.
 
     Raises:

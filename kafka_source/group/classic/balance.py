@@ -42,7 +42,7 @@ class Average:
 
     Attributes:
         amount: The weighted sum of the counts; recent counts have more weight.
-        seconds: The weighted sum of the seconds of the counts.
+        seconds: The weighted sum of the seconds in which the amounts were counted.
     """
 
     amount: float = 0.0

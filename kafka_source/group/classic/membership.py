@@ -341,7 +341,7 @@ def rebalance_reason(
         slots: The slots, with the state from their heartbeats.
         lost: The reason why the group has removed slots.
         rejoin_failed: The reason why a rejoin for another read of the driver has failed.
-        topics_changed: Which topics have changed.
+        topics_changed: The changes of topics, as a reason.
         unbalanced: The reason why the assignment no longer balances the work.
     """
     states = {slot.member.status.state for slot in slots}
