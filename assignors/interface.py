@@ -88,8 +88,8 @@ class Assignor(ABC):
     def rebalance_interval(self) -> float | None:
         """Return the least number of seconds between two rebalances that the leader requests to balance work.
 
-        None: the strategy, like most, does not use the work of partitions. For this strategy, the leader looks up no
-        lags (`ClusterMetadata.work`) and never requests such a rebalance.
+        None, as in most strategies: the leader looks up no lags (`ClusterMetadata.work`) and never requests such a
+        rebalance.
         """
         return None
 

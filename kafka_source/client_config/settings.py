@@ -83,7 +83,7 @@ class Settings(Mapping[str, str]):
         return dict(self._given)
 
     def shown(self, name: str) -> str:
-        """Return a setting for an error or a log line: hidden if it is a secret, with unresolved variables."""
+        """Return a setting for an error or a log line, with unresolved variables; the value of a secret is hidden."""
         return str(_shown(name, self._given[name]))
 
     @property

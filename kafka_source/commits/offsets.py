@@ -27,7 +27,7 @@ class ReadPositions(Protocol):
         """Record the ids of the topics that are read now, and their cluster's id (None: unknown)."""
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's offsets that count, and record which offsets are of another topic of the same name."""
+        """Return the group's offsets that belong to the current topics, and record which offsets are ignored."""
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions whose last fetched group offset is of another topic of the same name."""

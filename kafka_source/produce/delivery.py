@@ -72,7 +72,7 @@ class ProduceEngine(Protocol):
     """The interface of an engine, which is a module: `produce.native` or `produce.librdkafka`."""
 
     def at_least_once(self, settings: Settings) -> Delivery:
-        """Return a delivery for one task, until it is kept or dropped."""
+        """Return the delivery of one task, which the task keeps for a later one or drops at its end."""
         ...
 
     def in_transaction(self, settings: Settings, transactional_id: str) -> TransactionalDelivery:

@@ -231,7 +231,7 @@ _idle = _IdleDeliveries()
 
 
 def at_least_once(settings: Settings) -> LibrdkafkaDelivery:
-    """Return a delivery for one task, until it is kept or dropped; see `ProduceEngine`."""
+    """Return the delivery of one task; see `ProduceEngine`."""
     return _idle.take(settings)
 
 

@@ -43,7 +43,7 @@ class QuotaServer:
     Args:
         ticket: Contains the quota, its bounds and the port's address.
         settings: The query's client settings.
-        rate: The name of the brokers' bound, see `bounds.current_bounds`.
+        rate: The name of the broker quota that limits the tasks, see `bounds.current_bounds`.
         listener: The port's socket.
     """
 
@@ -173,7 +173,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
     Args:
         quota: The query's quota.
         settings: The query's client settings.
-        rate: The name of the brokers' bound, see `bounds.current_bounds`.
+        rate: The name of the broker quota that limits the tasks, see `bounds.current_bounds`.
         driver: The id of the Spark driver's process.
         name: The name of the account. All micro-batches of a write share one account; each read has its own.
 

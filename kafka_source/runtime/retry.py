@@ -84,7 +84,7 @@ def retry(
             if (deadline is not None and deadline.left <= pause) or not again(error, failures, pause):
                 raise
         time.sleep(pause)
-    raise RuntimeError("unreachable: the pauses have no end")
+    raise RuntimeError("unreachable: the iterator of pauses never ends")
 
 
 async def retry_async(
@@ -103,4 +103,4 @@ async def retry_async(
             if (deadline is not None and deadline.left <= pause) or not again(error, failures, pause):
                 raise
         await asyncio.sleep(pause)
-    raise RuntimeError("unreachable: the pauses have no end")
+    raise RuntimeError("unreachable: the iterator of pauses never ends")

@@ -184,7 +184,7 @@ class Positions:
     # ---- the topics of the group's offsets
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's offsets that count, and record which offsets are of another topic of the same name."""
+        """Return the group's offsets that belong to the current topics, and record which offsets are ignored."""
         ids = self._ids()
         for tp, entry in committed.items():
             self._partitions[tp].is_ignored = is_of_other_topic(entry, ids.get(tp.topic), self._cluster)

@@ -158,7 +158,7 @@ class _Preparation:
         """Connect to a broker before the lookup of the coordinator.
 
         librdkafka drops its bootstrap connection when the first metadata arrive, and a lookup of the coordinator at
-        that moment is retried only after 500 ms. The second request here goes over a broker's own connection.
+        that moment is retried only after 500 ms. Therefore this function requests the metadata twice.
         """
         for _ in range(2):
             with contextlib.suppress(KafkaException):

@@ -165,7 +165,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
 
     Args:
         options: From `bounded_options`.
-        start: A position of the options, or `@N`.
+        start: A position as in the option `startingOffsets`, or `@N`.
         end: As for `start`.
     """
     # The engine uses the same client, which then knows the leaders already.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 /// transactions and the abort markers in the log determine these producers.
 #[derive(Debug, Default)]
 pub struct AbortedTransactions {
-    /// Transactions that have not begun yet, as (first offset, producer id); the next transaction is the last element.
+    /// Transactions that have not begun yet, as (first offset, producer id), in descending order.
     pending: Vec<(i64, i64)>,
     skipping: HashSet<i64>,
 }

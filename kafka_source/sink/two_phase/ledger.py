@@ -106,8 +106,8 @@ class LedgerState:
     def next_number(self) -> int:
         """The number for the next decision.
 
-        The number also exceeds the finished number, which may remain when the ledger is deleted or expires. A decision
-        with a lower number would count as finished, and no driver would complete it after a crash.
+        The number is also above the number of the last finished decision, whose group may outlive the ledger's groups.
+        A decision with a lower number would count as finished, and no driver would complete it after a crash.
         """
         return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
 
