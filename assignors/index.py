@@ -248,8 +248,8 @@ class Pool:
         Args:
             places: The members of this pool, ascending.
             loads: The load of every member of the group, by place; the caller updates it.
-            lowered: The members whose load was lowered, in order. The caller appends to this list. A lowered member may
-                be deep inside the heap, so it is pushed again.
+            lowered: The members whose load was lowered, in order. The caller appends to this list. Such a
+                member may be deep inside the heap, so it is pushed again.
         """
         self.places = places
         self.members = frozenset(places)

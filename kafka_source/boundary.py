@@ -1,7 +1,7 @@
 """Tracebacks without the connector's own frames, which put 60 lines before an error's message.
 
-Spark prints the traceback of an error, in the driver even twice. The message states the problem and the remedy, and the
-connector's frames do not help a user; `log.level=debug` shows them.
+Spark prints the traceback of an error, in the driver even twice. The message states the problem and the remedy, so
+the connector's frames are left out; `log.level=debug` shows them.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ _SECRET, _DOUBLE, _SHORT = Type.PASSWORD, Type.DOUBLE, Type.SHORT
 def _honoured(
     name: str, roles: Role, kind: Type, does: str = "", *, minimum: int | None = None, words: tuple[str, ...] = ()
 ) -> JavaSetting:
-    """A setting that both engines follow; librdkafka does not get it under Java's name (security, the group)."""
+    """A setting that both engines follow. librdkafka does not get it under Java's name, for example security."""
     return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, minimum, words)
 
 

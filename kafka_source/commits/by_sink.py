@@ -216,8 +216,8 @@ def check_undecided(
     }
     if past:
         raise InvalidConfigurationError(
-            f"Group {record} does not say whether the unfinished micro-batch of this query was decided, and the group "
-            f"of the query is past the micro-batch's start: {format_moves(past)}. The offsets of {record} have expired "
+            f"Group {record} has no entry about whether the sink committed this query's unfinished micro-batch, and "
+            f"the query's group is past its start: {format_moves(past)}. The offsets of {record} have expired "
             "(offsets.retention.minutes), were deleted, or the batch was planned with another value of commit. Nothing "
             "was read. Start the query once with that value, or with a new checkpointLocation, which continues at the "
             "group's offsets."

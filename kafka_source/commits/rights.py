@@ -1,6 +1,6 @@
 """The right of tasks and sinks to commit a batch: how a task acts as a member, and how it gets new credentials.
 
-Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
+Tasks and a sink commit with the credentials of slots. The driver or a keeper (`keeper`) holds these slots.
 
 **Acting** as a slot needs only the slot's credentials. A task attaches (`SlotSession`): it verifies the credentials.
 With `commit.transactional` all attempts of a task use the slot's transactional id in turn, so they commit in order.

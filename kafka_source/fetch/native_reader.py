@@ -449,7 +449,7 @@ class NativeReader:
             self._set_aside(part, problem)
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
-        """Look up the partition's leader before the next fetch; raise an error that a setting or permission causes.
+        """Look up the partition's leader before the next fetch; raise an error of a setting or a permission.
 
         After other errors the fetch is repeated, within the time limit of the range.
         """

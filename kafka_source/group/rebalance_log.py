@@ -296,7 +296,7 @@ class RebalanceLog:
         )
 
     async def _member_names(self) -> frozenset[str] | None:
-        """Return the names of all members by the coordinator's description of the group; None without an answer."""
+        """Return the names of all members from the coordinator's description of the group; None without an answer."""
         try:
             found = await describe(self._client, self._group, Deadline(_DESCRIBE_SECONDS))
         except KafkaGroupError as error:

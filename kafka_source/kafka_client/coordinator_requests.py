@@ -137,7 +137,7 @@ async def coordinator_call(
         on_lost: Called after an attempt whose response was lost. The coordinator may have handled the request.
 
     Raises:
-        KafkaGroupError: The error of `read`; if it is retriable, that of the last attempt before the deadline.
+        KafkaGroupError: The error of `read`; of several attempts, the error of the last one.
     """
 
     async def attempt() -> _T:

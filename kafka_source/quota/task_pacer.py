@@ -123,7 +123,7 @@ class Pacer:
         self._report.records += records
 
     def measured(self, tp: TopicPartition, size: float, offsets: int) -> None:
-        """Record the bytes of one partition's fetched offsets."""
+        """Record how many bytes the fetched records of one partition have."""
         if self._ask is not None:
             self._report.sizes.append((tp.topic, tp.partition, size, offsets))
 

@@ -130,8 +130,8 @@ def set_up_logging(level: str | None = None, form: str | None = None) -> None:
     If the program has configured this package's logging itself, nothing is changed.
 
     Args:
-        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If only the format
-            JSON is set, the level is WARNING.
+        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If neither
+            is set and the format is JSON, the level is WARNING.
         form: The option `log.format`, `text` or `json`; None: the variable `KAFKAGROUP_LOG_FORMAT`, or text.
     """
     chosen_form = (form or os.environ.get(FORMAT, "")).lower()

@@ -52,7 +52,7 @@ class MicroBatches(Trigger):
         return end
 
     def _mark_unwritten(self, batch: StreamOffset) -> None:
-        """Commit the starts of a checkpoint's first batch with a mark, so that the batch is read again."""
+        """Commit the starts of a checkpoint's first batch with a mark, so that a restart reads the batch again."""
         if not self._resolver.marks_steps_back:
             return
         starts = {tp: span.start for tp, span in replay.records_of(batch).items()}

@@ -98,7 +98,7 @@ def _times(
     """Return the time of each partition; None if the options give no times.
 
     Args:
-        option: The name of the option with the value `by_partition`, for the error.
+        option: The name of the option whose value is the argument `by_partition`, for the error.
         for_all: One time for all partitions; takes precedence.
         by_partition: A time for each partition.
         subscribed: The partitions of the query's subscription.

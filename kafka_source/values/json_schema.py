@@ -246,7 +246,7 @@ def _one_of(branches: list[_Node]) -> _Node:
 
 
 def _both(a: _Node, b: _Node) -> _Node:
-    """Return the kind of values that are of both kinds; None allows any value."""
+    """Return the kind of the values that two kinds have in common; None allows any value."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, _Object) and isinstance(b, _Object):

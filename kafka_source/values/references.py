@@ -88,7 +88,7 @@ class _Inliner:
 
 
 def _names_of(node: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """Return the full name of a type that is defined within a namespace, and the namespace inside of the type."""
+    """Return a named type's full name, and the namespace of the names inside of its definition."""
     name, own = str(node.get("name", "")), node.get("namespace")
     namespace = name.rpartition(".")[0] if "." in name else str(namespace if own is None else own)
     return _full(name, namespace), namespace

@@ -85,8 +85,8 @@ class OffsetsDocument:
             group: The group whose offsets are returned; None: the text's only group.
 
         Raises:
-            InvalidConfigurationError: The text has another form or no offset of the group. Or `group` is None, and the
-                text has several groups.
+            InvalidConfigurationError: The text does not have this form, has no offset of the group, or has several
+                groups and `group` is None.
         """
         found: dict[str, dict[TopicPartition, CommitOffset]] = {}
         for number, line in enumerate(csv.reader(text.splitlines()), 1):

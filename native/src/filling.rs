@@ -4,7 +4,7 @@ use crate::compress::Compressor;
 use crate::header::{HEADER_LEN, NewBatch};
 use crate::record::{Headers, Record};
 
-/// The content of a record that comes from its row.
+/// The parts of a record that come from its row.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     pub key: Option<&'a [u8]>,
