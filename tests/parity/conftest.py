@@ -10,11 +10,12 @@ from pyspark.sql import SparkSession
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
+from tests.support.records import Topic
 
 
 @pytest.fixture
-def formats(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[Formats]:
+def formats(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> Iterator[Formats]:
     """Reads and streams of each format on `kafka`."""
-    made = Formats(spark, kafka.bootstrap_servers, tmp_path)
+    made = Formats(spark, kafka, topic, tmp_path)
     yield made
     made.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,10 @@ from chispa.schema_comparer import assert_schema_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from kafkagroup.embedded import EmbeddedKafka
+from tests.parity.topics import send
 from tests.support.native import reason_to_skip
+from tests.support.records import Topic
 from tests.support.waiting import wait_until
 
 SPARK = "kafka"
@@ -183,13 +186,26 @@ class Formats:
 
     Args:
         spark: A session with the JVM connector.
-        servers: `kafka.bootstrap.servers`.
+        kafka: The cluster.
+        topic: The fixture.
         folder: A folder for checkpoints.
     """
 
-    def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
-        self.spark, self.servers, self.folder = spark, servers, folder
+    def __init__(self, spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, folder: Path) -> None:
+        self.spark, self.servers, self.folder = spark, kafka.bootstrap_servers, folder
+        self._kafka, self._new_topic = kafka, topic
         self._started: list[Queries] = []
+
+    def topic(self, prefix: str, *values: Iterable[object]) -> str:
+        """A fresh topic, which has a partition with each of these series of values."""
+        name = self._new_topic(prefix, partitions=len(values))
+        for partition, of_partition in enumerate(values):
+            self.send(name, of_partition, partition)
+        return name
+
+    def send(self, topic: str, values: Iterable[object], partition: int = 0, timestamp: int | None = None) -> None:
+        """Write values to a partition, in this order."""
+        send(self._kafka, topic, values, partition, timestamp)
 
     def read(self, **options: object) -> Frames:
         """A batch read; `_` in an option's name stands for a dot."""

@@ -20,8 +20,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ONE_DAILY, OURS, SPARK, Formats, kind_of
-from tests.parity.topics import send
-from tests.support.records import Topic, run_to_end
+from tests.support.records import run_to_end
 
 Batches = list[list[int]]
 
@@ -77,26 +76,21 @@ def command(*arguments: object) -> str:
 
 
 @pytest.fixture
-def numbers(kafka: EmbeddedKafka, topic: Topic) -> str:
-    name = topic("moved", partitions=2)
-    send(kafka, name, range(5), 0)
-    send(kafka, name, range(5, 10), 1)
-    return name
+def numbers(formats: Formats) -> str:
+    return formats.topic("moved", range(5), range(5, 10))
 
 
 @pytest.mark.spark_test(
     "KafkaMicroBatchSourceSuite", "default config of includeHeader doesn't break existing query from Spark 2.4"
 )
 @pytest.mark.spark_test("KafkaSourceOffsetSuite", "read Spark 2.1.0 offset format")
-def test_a_stopped_query_goes_on_at_its_place(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str, tmp_path: Path, engine: str
-) -> None:
+def test_a_stopped_query_goes_on_at_its_place(formats: Formats, numbers: str, tmp_path: Path, engine: str) -> None:
     checkpoint = tmp_path / "checkpoint"
     options = {"subscribe": numbers, "startingOffsets": "earliest"}
     assert run(formats, SPARK, checkpoint, **options) == [list(range(10))]
-    send(kafka, numbers, range(10, 15), 1)
+    formats.send(numbers, range(10, 15), 1)
     assert with_rows(run(formats, engine, checkpoint, **options)) == [list(range(10, 15))]
-    send(kafka, numbers, range(15, 17), 0)
+    formats.send(numbers, range(15, 17), 0)
     assert run(formats, engine, checkpoint, **options) == [[15, 16]]
 
 
@@ -110,13 +104,13 @@ def test_a_query_without_news_goes_on_too(formats: Formats, numbers: str, tmp_pa
 
 
 def test_a_planned_batch_is_read_once_more_as_it_was(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str, tmp_path: Path, engine: str
+    formats: Formats, numbers: str, tmp_path: Path, engine: str
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     options = {"subscribe": numbers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 6}
     first, second = run(formats, SPARK, checkpoint, **options)
     unfinish(checkpoint, 1)
-    send(kafka, numbers, range(10, 13), 1)
+    formats.send(numbers, range(10, 13), 1)
     replayed, *more = run(formats, engine, checkpoint, **options)
     assert replayed == second
     assert sorted(n for batch in (first, replayed, *more) for n in batch) == list(range(13))
@@ -134,14 +128,12 @@ def test_a_first_batch_whose_start_the_options_give(
     assert with_rows(run(formats, engine, checkpoint, **options)) == [first]
 
 
-def test_a_first_batch_from_latest_is_imported(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str, tmp_path: Path, engine: str
-) -> None:
+def test_a_first_batch_from_latest_is_imported(formats: Formats, numbers: str, tmp_path: Path, engine: str) -> None:
     checkpoint = tmp_path / "checkpoint"
     options = {"subscribe": numbers, "startingOffsets": "latest"}
     # The source notes where it starts and the driver dies; then it plans a batch and does not finish it.
     note_start(formats, checkpoint, **options)
-    send(kafka, numbers, range(10, 15), 1)
+    formats.send(numbers, range(10, 15), 1)
     assert run(formats, SPARK, checkpoint, **options) == [list(range(10, 15))]
     unfinish(checkpoint, 0)
     with pytest.raises(Exception, match="kafkagroup import-checkpoint") as caught:
@@ -154,22 +146,21 @@ def test_a_first_batch_from_latest_is_imported(
 
 
 def test_a_query_that_was_stopped_before_its_first_batch_is_imported(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str, tmp_path: Path, engine: str
+    formats: Formats, numbers: str, tmp_path: Path, engine: str
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     options = {"subscribe": numbers, "startingOffsets": "latest"}
     note_start(formats, checkpoint, **options)
-    send(kafka, numbers, range(10, 15), 0)
+    formats.send(numbers, range(10, 15), 0)
     command("import-checkpoint", checkpoint, "--yes")
     assert with_rows(run(formats, engine, checkpoint, **options)) == [list(range(10, 15))]
 
 
 @pytest.mark.skipif(not hasattr(DataStreamReader, "name"), reason="sources have names since Spark 4.2")
 def test_a_named_source_is_imported_and_another_one_added(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str, topic: Topic, tmp_path: Path
+    kafka: EmbeddedKafka, formats: Formats, numbers: str, tmp_path: Path
 ) -> None:
-    checkpoint, others = tmp_path / "checkpoint", topic("added", partitions=1)
-    send(kafka, others, range(20, 23), 0)
+    checkpoint, others = tmp_path / "checkpoint", formats.topic("added", range(20, 23))
     found: list[int] = []
 
     def start(name: str, **topics: str) -> StreamingQuery:
@@ -188,7 +179,7 @@ def test_a_named_source_is_imported_and_another_one_added(
         query.processAllAvailable()
         query.stop()
         forget_batches(checkpoint, "numbers")
-        send(kafka, numbers, range(10, 15), 0)
+        formats.send(numbers, range(10, 15), 0)
         command("import-checkpoint", checkpoint, "--yes")
         for topics in ({"numbers": numbers}, {"numbers": numbers, "added": others}):
             query = start("kafkagroup", **topics)
@@ -223,7 +214,7 @@ def test_the_offsets_are_imported_into_a_group(
 
 
 def test_the_way_back_is_the_json_of_starting_offsets(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str, tmp_path: Path, engine: str
+    formats: Formats, numbers: str, tmp_path: Path, engine: str
 ) -> None:
     options = {"subscribe": numbers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 6}
     for name in (SPARK, engine):

@@ -8,8 +8,8 @@ import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
-from tests.parity.topics import delete_before, send
-from tests.support.records import Topic, create_again
+from tests.parity.topics import delete_before
+from tests.support.records import create_again
 
 
 def suite(name: str) -> pytest.MarkDecorator:
@@ -17,10 +17,9 @@ def suite(name: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def aged(kafka: EmbeddedKafka, topic: Topic) -> str:
+def aged(formats: Formats, kafka: EmbeddedKafka) -> str:
     """Ten records, of which retention has left the last four."""
-    name = topic("aged", partitions=1)
-    send(kafka, name, range(10))
+    name = formats.topic("aged", range(10))
     delete_before(kafka, name, {0: 6})
     return name
 
@@ -42,26 +41,21 @@ def test_a_stream_from_a_deleted_offset(formats: Formats, aged: str) -> None:
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_a_start_beyond_the_log(kafka: EmbeddedKafka, formats: Formats, topic: Topic, fail: str) -> None:
-    name = topic("beyond", partitions=1)
-    send(kafka, name, range(5))
+def test_a_start_beyond_the_log(formats: Formats, fail: str) -> None:
+    name = formats.topic("beyond", range(5))
     start = json.dumps({name: {"0": 9}})
     queries = formats.streams(subscribe=name, startingOffsets=start, failOnDataLoss=fail).start()
     if fail == "true":
         assert queries.same_error() == "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"
         return
     queries.process()
-    send(kafka, name, range(5, 8))
+    formats.send(name, range(5, 8))
     assert queries.process().same_numbers() == [5, 6, 7]
 
 
 @pytest.mark.parametrize("fail", ["true", pytest.param("false", marks=pytest.mark.long)])
-def test_an_added_partition_that_does_not_begin_at_0(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic, fail: str
-) -> None:
-    first, second = topic("first", partitions=1), topic("second", partitions=1)
-    send(kafka, first, range(5))
-    send(kafka, second, range(10, 20))
+def test_an_added_partition_that_does_not_begin_at_0(kafka: EmbeddedKafka, formats: Formats, fail: str) -> None:
+    first, second = formats.topic("first", range(5)), formats.topic("second", range(10, 20))
     delete_before(kafka, second, {0: 4})
     queries = formats.streams(subscribe=first, startingOffsets="earliest", failOnDataLoss=fail).start().process()
     queries.stop()
@@ -74,16 +68,12 @@ def test_an_added_partition_that_does_not_begin_at_0(
 
 @pytest.mark.long
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_partitions_that_the_query_selects_no_more(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic, fail: str
-) -> None:
-    first, second = topic("kept", partitions=1), topic("left", partitions=1)
-    send(kafka, first, range(5))
-    send(kafka, second, range(10, 15))
+def test_partitions_that_the_query_selects_no_more(formats: Formats, fail: str) -> None:
+    first, second = formats.topic("kept", range(5)), formats.topic("left", range(10, 15))
     both = f"{first},{second}"
     queries = formats.streams(subscribe=both, startingOffsets="earliest", failOnDataLoss=fail).start().process()
     queries.stop()
-    send(kafka, first, range(5, 8))
+    formats.send(first, range(5, 8))
     queries.start(subscribe=first)
     if fail == "true":
         assert queries.same_error() == "KAFKA_DATA_LOSS.PARTITIONS_DELETED"
@@ -93,20 +83,20 @@ def test_partitions_that_the_query_selects_no_more(
 
 @suite("stress test for failOnDataLoss=false")
 @pytest.mark.long
-def test_topics_come_go_and_come_back(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    names = [topic("comes", partitions=2) for _ in range(3)]
+def test_topics_come_go_and_come_back(kafka: EmbeddedKafka, formats: Formats) -> None:
+    names = [formats.topic("comes", (), ()) for _ in range(3)]
     prefix = names[0].rpartition("-")[0]
     queries = formats.streams(
         subscribePattern=f"^{prefix}-.*", startingOffsets="earliest", failOnDataLoss="false", fetchOffset_numRetries=20
     ).start()
     for turn in range(3):
         for number, name in enumerate(names):
-            send(kafka, name, range(100 * turn + 10 * number, 100 * turn + 10 * number + 5), turn % 2)
+            formats.send(name, range(100 * turn + 10 * number, 100 * turn + 10 * number + 5), turn % 2)
         queries.process()
         gone = names[turn]
         kafka.delete_topic(gone)
         create_again(kafka, gone, 2)
-    send(kafka, names[0], [999])
+    formats.send(names[0], [999])
     queries.process()
     assert all(query.isActive for query in queries.running.values())
     assert all(any(row[3] == "999" for batch in rows for row in batch) for rows in queries.rows.values())

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import OURS, SPARK, Formats, kind_of
-from tests.parity.topics import add_partitions, delete_before, send
-from tests.support.records import Topic, create_again, run_to_end
+from tests.parity.topics import add_partitions, delete_before
+from tests.support.records import create_again, run_to_end
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -36,47 +36,36 @@ def sizes(batches: list[list[str]]) -> list[int]:
 
 
 @suite("Trigger.AvailableNow")
-def test_available_now_reads_bounded_batches_to_the_end_of_then(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("available", partitions=5)
-    for partition in range(5):
-        send(kafka, name, range(3 * partition, 3 * partition + 3), partition)
+def test_available_now_reads_bounded_batches_to_the_end_of_then(formats: Formats) -> None:
+    name = formats.topic("available", *(range(first, first + 3) for first in range(0, 15, 3)))
     options = {"subscribe": name, "maxOffsetsPerTrigger": 5, "startingOffsets": "earliest"}
     queries = formats.available_now(**options)
     assert sizes(queries.same_batches()) == [5, 5, 5]
-    send(kafka, name, [100])
+    formats.send(name, [100])
     queries.start().finish()
     assert sizes(queries.same_batches()) == [5, 5, 5, 1]
 
 
 @suite("(de)serialization of initial offsets")
-def test_a_query_that_was_stopped_without_data_keeps_its_place(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("initial", partitions=2)
-    send(kafka, name, range(3))
+def test_a_query_that_was_stopped_without_data_keeps_its_place(formats: Formats) -> None:
+    name = formats.topic("initial", range(3), ())
     queries = formats.streams(subscribe=name).start().process()
     queries.stop()
-    send(kafka, name, range(3, 6))
+    formats.send(name, range(3, 6))
     assert [int(v) for v in queries.start().process().same_batches()[0]] == [3, 4, 5]
 
 
 @pytest.mark.long
 @suite("SPARK-26718 Rate limit set to Long.Max should not overflow integer during end offset calculation")
-def test_the_largest_limit(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("largest", partitions=1)
-    send(kafka, name, range(5))
+def test_the_largest_limit(formats: Formats) -> None:
+    name = formats.topic("largest", range(5))
     queries = formats.available_now(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=2**63 - 1)
     assert sizes(queries.same_batches()) == [5]
 
 
 @suite("maxOffsetsPerTrigger")
-def test_max_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("limited", partitions=3)
-    send(kafka, name, range(100, 201), 0)
-    send(kafka, name, range(10, 21), 1)
-    send(kafka, name, [1], 2)
+def test_max_offsets_per_trigger(formats: Formats) -> None:
+    name = formats.topic("limited", range(100, 201), range(10, 21), [1])
     options = {"subscribe": name, "maxOffsetsPerTrigger": 10, "startingOffsets": "earliest"}
     queries = formats.streams({"availableNow": True}, **options).start().finish()
     batches = queries.same_batches()
@@ -85,34 +74,30 @@ def test_max_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats, topic: 
 
 
 @pytest.mark.long
-def test_shares_of_a_limit_are_rounded_alike(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("shares", partitions=2)
-    send(kafka, name, range(29), 0)
-    send(kafka, name, range(100, 171), 1)
+def test_shares_of_a_limit_are_rounded_alike(formats: Formats) -> None:
+    name = formats.topic("shares", range(29), range(100, 171))
     queries = formats.available_now(subscribe=name, maxOffsetsPerTrigger=100, startingOffsets="earliest")
     assert sizes(queries.same_batches()) == [99, 1], "100 * (29 / 100.0) is less than 29"
 
 
 @suite("minOffsetsPerTrigger")
-def test_min_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("held-back", partitions=1)
-    send(kafka, name, range(3))
+def test_min_offsets_per_trigger(formats: Formats) -> None:
+    name = formats.topic("held-back", range(3))
     options = {"subscribe": name, "minOffsetsPerTrigger": 5, "maxTriggerDelay": "10m", "startingOffsets": "earliest"}
     queries = formats.streams(**options).start().process()
     assert sizes(queries.same_batches()) == [3], "the first batch does not wait"
-    send(kafka, name, range(3, 6))
+    formats.send(name, range(3, 6))
     queries.process()
     assert sizes(queries.same_batches()) == [3]
-    send(kafka, name, range(6, 9))
+    formats.send(name, range(6, 9))
     queries.process()
     assert sizes(queries.same_batches()) == [3, 6]
 
 
 @pytest.mark.long
 @suite("compositeReadLimit")
-def test_min_and_max_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("composite", partitions=2)
-    send(kafka, name, range(10), 0)
+def test_min_and_max_offsets_per_trigger(formats: Formats) -> None:
+    name = formats.topic("composite", range(10), ())
     options = {
         "subscribe": name,
         "minOffsetsPerTrigger": 4,
@@ -122,18 +107,18 @@ def test_min_and_max_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats,
     }
     queries = formats.streams(**options).start().process()
     assert sizes(queries.same_batches()) == [6, 4]
-    send(kafka, name, range(10, 13), 1)
+    formats.send(name, range(10, 13), 1)
     queries.process()
     assert sizes(queries.same_batches()) == [6, 4]
-    send(kafka, name, range(13, 17), 1)
+    formats.send(name, range(13, 17), 1)
     queries.process()
     assert sizes(queries.same_batches()) == [6, 4, 6]
 
 
 @pytest.mark.long
 @suite("The value of minOffsetPerTrigger is higher than the maxOffsetsPerTrigger")
-def test_a_minimum_above_the_maximum(formats: Formats, topic: Topic) -> None:
-    name = topic("contradiction", partitions=1)
+def test_a_minimum_above_the_maximum(formats: Formats) -> None:
+    name = formats.topic("contradiction", ())
     for one in (SPARK, *OURS):
         with pytest.raises(Exception, match="minOffset"):
             process(formats, one, {"subscribe": name, "minOffsetsPerTrigger": 20, "maxOffsetsPerTrigger": 15})
@@ -141,9 +126,8 @@ def test_a_minimum_above_the_maximum(formats: Formats, topic: Topic) -> None:
 
 @pytest.mark.long
 @suite("input row metrics")
-def test_input_rows(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("rows", partitions=1)
-    send(kafka, name, range(3))
+def test_input_rows(formats: Formats) -> None:
+    name = formats.topic("rows", range(3))
     queries = formats.available_now(subscribe=name, startingOffsets="earliest")
     counts = {n: sum(p["numInputRows"] for p in query.recentProgress) for n, query in queries.running.items()}
     assert counts == dict.fromkeys(counts, 3)
@@ -152,15 +136,14 @@ def test_input_rows(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> Non
 @pytest.mark.long
 @suite("subscribing topic by pattern with topic deletions")
 @suite("delete a topic when a Spark job is running")
-def test_a_pattern_with_a_deleted_topic(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+def test_a_pattern_with_a_deleted_topic(kafka: EmbeddedKafka, formats: Formats) -> None:
     # The pattern must not match topics of other tests on the same broker.
-    first, second = topic("one-of-two-deleted", partitions=2), topic("one-of-two-deleted", partitions=2)
+    first, second = formats.topic("one-of-two-deleted", range(3), ()), formats.topic("one-of-two-deleted", (), ())
     prefix = first.rpartition("-")[0]
-    send(kafka, first, range(3))
     options = {"subscribePattern": f"^{prefix}-.*", "startingOffsets": "earliest", "failOnDataLoss": "false"}
     queries = formats.streams(**options, kafka_metadata_max_age_ms=100).start().process()
     kafka.delete_topic(first)
-    send(kafka, second, range(3, 6))
+    formats.send(second, range(3, 6))
     queries.process()
     queries.process()
     assert queries.same_numbers() == list(range(6))
@@ -168,16 +151,13 @@ def test_a_pattern_with_a_deleted_topic(kafka: EmbeddedKafka, formats: Formats, 
 
 @pytest.mark.long
 @suite("subscribe topic by pattern with topic recreation between batches")
-def test_a_topic_created_again_with_fewer_records_is_data_loss(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("recreated", partitions=1)
-    send(kafka, name, range(5))
+def test_a_topic_created_again_with_fewer_records_is_data_loss(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("recreated", range(5))
     queries = formats.streams(subscribe=name, startingOffsets="earliest", kafka_metadata_max_age_ms=100)
     queries.start().process().stop()
     kafka.delete_topic(name)
     create_again(kafka, name, 1)
-    send(kafka, name, range(2))
+    formats.send(name, range(2))
     queries.start()
     # Spark sees a lower offset, and would miss a topic that has grown as large; we compare the topics' ids.
     for query in queries.running.values():
@@ -188,21 +168,21 @@ def test_a_topic_created_again_with_fewer_records_is_data_loss(
 
 @pytest.mark.long
 @suite("SPARK-41375: empty partitions should not record to latest offset")
-def test_empty_partitions(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("empty", partitions=3)
+def test_empty_partitions(formats: Formats) -> None:
+    name = formats.topic("empty", (), (), ())
     queries = formats.streams(subscribe=name, startingOffsets="earliest").start().process()
     assert queries.same_batches() == []
-    send(kafka, name, range(3), 2)
+    formats.send(name, range(3), 2)
     assert sizes(queries.process().same_batches()) == [3]
 
 
 @pytest.mark.long
 @suite("KafkaSource with watermark")
 @suite("Kafka column types")
-def test_columns_in_an_aggregation_with_a_watermark(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("watermark", partitions=1)
-    send(kafka, name, range(4), timestamp=NOON)
-    send(kafka, name, range(4, 6), timestamp=NOON + 60_000)
+def test_columns_in_an_aggregation_with_a_watermark(formats: Formats) -> None:
+    name = formats.topic("watermark", ())
+    formats.send(name, range(4), timestamp=NOON)
+    formats.send(name, range(4, 6), timestamp=NOON + 60_000)
     found = {}
     for one in (SPARK, *OURS):
         frame = formats.stream_of(one, {"subscribe": name, "startingOffsets": "earliest"})
@@ -217,17 +197,15 @@ def test_columns_in_an_aggregation_with_a_watermark(kafka: EmbeddedKafka, format
 
 @pytest.mark.long
 @suite("SPARK-22956: currentPartitionOffsets should be set when no new data comes in")
-def test_a_union_of_two_topics(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    first, second = topic("one", partitions=1), topic("two", partitions=1)
-    send(kafka, first, range(5))
-    send(kafka, second, range(10, 15))
+def test_a_union_of_two_topics(formats: Formats) -> None:
+    first, second = formats.topic("one", range(5)), formats.topic("two", range(10, 15))
     found = {}
     for one in (SPARK, *OURS):
         frames = [formats.stream_of(one, {"subscribe": t, "startingOffsets": "earliest"}) for t in (first, second)]
         query = frames[0].union(frames[1]).writeStream.format("memory").queryName(f"union_{one}").start()
         query.processAllAvailable()
         found[one] = query
-    send(kafka, second, range(15, 18))
+    formats.send(second, range(15, 18))
     for one, query in found.items():
         query.processAllAvailable()
         query.stop()
@@ -237,9 +215,8 @@ def test_a_union_of_two_topics(kafka: EmbeddedKafka, formats: Formats, topic: To
 
 @pytest.mark.long
 @suite("ensure stream-stream self-join generates only one offset in log and correct metrics")
-def test_a_self_join(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name, lines = topic("joined", partitions=2), {}
-    send(kafka, name, [1, 2, 3])
+def test_a_self_join(formats: Formats) -> None:
+    name, lines = formats.topic("joined", [1, 2, 3], ()), {}
     for one in (SPARK, *OURS):
         frame = formats.stream_of(one, {"subscribe": name, "startingOffsets": "earliest"})
         values = frame.selectExpr("CAST(CAST(value AS STRING) AS INT) AS value")
@@ -267,8 +244,8 @@ def test_a_self_join(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> No
         ),
     ],
 )
-def test_transactions(kafka: EmbeddedKafka, formats: Formats, topic: Topic, isolation: str) -> None:
-    name = topic("transactions", partitions=1)
+def test_transactions(kafka: EmbeddedKafka, formats: Formats, isolation: str) -> None:
+    name = formats.topic("transactions", ())
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(30)
     for first, commit in ((0, True), (5, False), (10, True)):
@@ -290,8 +267,8 @@ def test_transactions(kafka: EmbeddedKafka, formats: Formats, topic: Topic, isol
 
 @pytest.mark.long
 @suite("SPARK-27494: read null key/values without exceptions")
-def test_null_keys_and_values(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("nulls", partitions=1)
+def test_null_keys_and_values(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("nulls", ())
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for key, value in ((None, None), ("k", None), (None, "v"), ("", "")):
         producer.produce(name, key=key, value=value)
@@ -308,10 +285,8 @@ def _count_tasks(counts: list[int], frame: DataFrame, _: int) -> None:
 @pytest.mark.long
 @suite("SPARK-30656: minPartitions")
 @suite("minPartitions is supported")
-def test_min_partitions(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("pieces", partitions=2)
-    send(kafka, name, range(12), 0)
-    send(kafka, name, range(12, 15), 1)
+def test_min_partitions(formats: Formats) -> None:
+    name = formats.topic("pieces", range(12), range(12, 15))
     found = {}
     for one in (SPARK, *OURS):
         counts: list[int] = []
@@ -325,21 +300,20 @@ def test_min_partitions(kafka: EmbeddedKafka, formats: Formats, topic: Topic) ->
 
 @pytest.mark.long
 @suite("cannot stop Kafka stream")
-def test_a_query_can_be_stopped(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("stopped", partitions=5)
-    send(kafka, name, range(5))
+def test_a_query_can_be_stopped(formats: Formats) -> None:
+    name = formats.topic("stopped", range(5), (), (), (), ())
     queries = formats.streams(subscribePattern=f"^{name}$", startingOffsets="earliest").start().process()
     queries.stop()
     assert not any(query.isActive for query in queries.running.values())
 
 
 @pytest.fixture
-def five(kafka: EmbeddedKafka, topic: Topic) -> str:
+def five(formats: Formats) -> str:
     """Two old records and one of noon in each of five partitions."""
-    name = topic("five", partitions=5)
+    name = formats.topic("five", *[()] * 5)
     for partition in range(5):
-        send(kafka, name, [-10 - partition, -20 - partition], partition, NOON - 60_000)
-        send(kafka, name, [partition], partition, NOON)
+        formats.send(name, [-10 - partition, -20 - partition], partition, NOON - 60_000)
+        formats.send(name, [partition], partition, NOON)
     return name
 
 
@@ -389,11 +363,11 @@ def test_a_stream_from_latest_and_its_added_partitions(
 ) -> None:
     options = {"startingOffsets": "latest", "kafka_metadata_max_age_ms": 100}
     queries = formats.streams(**SELECTIONS[selection](five), **options).start().process()
-    send(kafka, five, [100, 101], 3)
+    formats.send(five, [100, 101], 3)
     queries.process()
     if selection != "assign":
         add_partitions(kafka, five, 6)
-        send(kafka, five, [102], 5)
+        formats.send(five, [102], 5)
         queries.process()
         queries.process()
     assert queries.same_numbers() == [100, 101] + [102] * (selection != "assign")
@@ -421,26 +395,21 @@ _ALL_NOT_MATCHING = [
 
 @pytest.mark.parametrize("strategy", [pytest.param("error", marks=pytest.mark.long), "latest"])
 @pytest.mark.parametrize(("selection", "start"), _ALL_NOT_MATCHING)
-def test_no_record_of_the_starting_time(
-    kafka: EmbeddedKafka, formats: Formats, five: str, selection: str, start: str, strategy: str
-) -> None:
+def test_no_record_of_the_starting_time(formats: Formats, five: str, selection: str, start: str, strategy: str) -> None:
     options = {**SELECTIONS[selection](five), **NOT_MATCHING[start](five)}
     queries = formats.streams(**options, startingOffsetsByTimestampStrategy=strategy).start()
     if strategy == "error":
         assert queries.same_error() == "no offset of this time"
         return
     queries.process()
-    send(kafka, five, [100])
+    formats.send(five, [100])
     assert queries.process().same_numbers() == [100]
 
 
 @pytest.mark.long
 @suite("SPARK-53560: no crash looping during uncommitted batch retry in AvailableNow trigger")
-def test_an_unfinished_batch_is_run_again_by_available_now(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("retried", partitions=1)
-    send(kafka, name, range(5))
+def test_an_unfinished_batch_is_run_again_by_available_now(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("retried", range(5))
     queries = formats.available_now(subscribe=name, startingOffsets="earliest")
     for one in (SPARK, *OURS):
         commits = queries.folder / one / "commits"
@@ -448,7 +417,7 @@ def test_an_unfinished_batch_is_run_again_by_available_now(
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
     add_partitions(kafka, name, 2)
-    send(kafka, name, range(5, 8), 1)
+    formats.send(name, range(5, 8), 1)
     queries.start().finish()
     assert queries.same_numbers() == sorted([*range(5), *range(5), *range(5, 8)])
 
@@ -462,14 +431,12 @@ def test_an_unfinished_batch_is_run_again_by_available_now(
     ],
 )
 def test_a_topic_created_again_while_available_now_runs_is_an_error(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic, partitions: int, count: int
+    kafka: EmbeddedKafka, formats: Formats, partitions: int, count: int
 ) -> None:
     # What Spark's own source says of it is not the same in both cases, but it fails too.
     kinds = {}
     for one in (SPARK, *OURS):
-        name = topic(f"again-{one}", partitions=5)
-        for partition in range(5):
-            send(kafka, name, range(3), partition)
+        name = formats.topic(f"again-{one}", *[range(3)] * 5)
 
         def create_it_again(frame: DataFrame, number: int, name: str = name) -> None:
             frame.collect()
@@ -477,7 +444,7 @@ def test_a_topic_created_again_while_available_now_runs_is_an_error(
                 kafka.delete_topic(name)
                 create_again(kafka, name, partitions)
                 for partition in range(partitions):
-                    send(kafka, name, range(count // partitions), partition)
+                    formats.send(name, range(count // partitions), partition)
 
         options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5}
         frame = formats.stream_of(one, {**options, "kafka.metadata.max.age.ms": 100})
@@ -490,9 +457,8 @@ def test_a_topic_created_again_while_available_now_runs_is_an_error(
 
 
 @pytest.mark.long
-def test_deleted_records_are_skipped_by_available_now(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("unavailable", partitions=1)
-    send(kafka, name, range(10))
+def test_deleted_records_are_skipped_by_available_now(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("unavailable", range(10))
     delete_before(kafka, name, {0: 4})
     queries = formats.available_now(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=2)
     assert queries.same_numbers() == list(range(4, 10))
@@ -500,9 +466,8 @@ def test_deleted_records_are_skipped_by_available_now(kafka: EmbeddedKafka, form
 
 @pytest.mark.long
 @suite("get offsets from case insensitive parameters")
-def test_options_in_any_case(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("cases", partitions=1)
-    send(kafka, name, range(3))
+def test_options_in_any_case(formats: Formats) -> None:
+    name = formats.topic("cases", range(3))
     assert formats.available_now(SUBSCRIBE=name, StartingOffsets="EARLIEST").same_numbers() == [0, 1, 2]
 
 
@@ -547,11 +512,8 @@ def test_unsupported_settings(formats: Formats, option: str) -> None:
         pytest.param({"kafka.group.id": "%s-{format}"}, marks=suite("allow group.id override")),
     ],
 )
-def test_a_group_id_or_its_prefix(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic, options: dict[str, str]
-) -> None:
-    name = topic("labelled", partitions=3)
-    send(kafka, name, range(30))
+def test_a_group_id_or_its_prefix(formats: Formats, options: dict[str, str]) -> None:
+    name = formats.topic("labelled", range(30), (), ())
     for one in (SPARK, *OURS):
         given = {option: value.replace("%s", name).replace("{format}", one) for option, value in options.items()}
         frame = formats.read(subscribe=name, **given)[one]
@@ -562,8 +524,8 @@ def test_a_group_id_or_its_prefix(
 def test_a_time_that_no_calendar_has_is_an_error_with_its_place(kafka: EmbeddedKafka, formats: Formats) -> None:
     name = f"beyond-time-{formats.folder.name}"
     kafka.create_topic(name, 1, config={"message.timestamp.after.max.ms": 2**63 - 1})
-    send(kafka, name, ["now"])
-    send(kafka, name, ["never"], timestamp=2**63 - 1)
+    formats.send(name, ["now"])
+    formats.send(name, ["never"], timestamp=2**63 - 1)
     frames = formats.read(subscribe=name)
     with pytest.raises(Exception, match=name):
         frames[SPARK].collect()
@@ -574,9 +536,9 @@ def test_a_time_that_no_calendar_has_is_an_error_with_its_place(kafka: EmbeddedK
 
 @suite("stress test with multiple topics and partitions")
 @pytest.mark.long
-def test_topics_and_partitions_come_while_records_do(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+def test_topics_and_partitions_come_while_records_do(kafka: EmbeddedKafka, formats: Formats) -> None:
     rng = random.Random(20261123)
-    names = [topic("stressed", partitions=rng.randint(1, 3))]
+    names = [formats.topic("stressed", *[()] * rng.randint(1, 3))]
     prefix = names[0].rpartition("-")[0]
     partitions = {names[0]: 1}
     quick = {"kafka_metadata_max_age_ms": 100}
@@ -584,7 +546,7 @@ def test_topics_and_partitions_come_while_records_do(kafka: EmbeddedKafka, forma
     sent = 0
     for turn in range(30):
         if turn % 10 == 5:
-            names.append(topic("stressed", partitions=2))
+            names.append(formats.topic("stressed", (), ()))
             partitions[names[-1]] = 2
         elif turn % 10 == 9:
             grows = rng.choice(names)
@@ -592,7 +554,7 @@ def test_topics_and_partitions_come_while_records_do(kafka: EmbeddedKafka, forma
             add_partitions(kafka, grows, partitions[grows])
         for _ in range(rng.randint(1, 4)):
             name, count = rng.choice(names), rng.randint(1, 20)
-            send(kafka, name, range(sent, sent + count), rng.randrange(partitions[name]))
+            formats.send(name, range(sent, sent + count), rng.randrange(partitions[name]))
             sent += count
         if turn % 3 == 0:
             queries.process()

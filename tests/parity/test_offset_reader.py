@@ -6,10 +6,7 @@ import json
 
 import pytest
 
-from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
-from tests.parity.topics import send
-from tests.support.records import Topic
 
 
 def suite(name: str) -> pytest.MarkDecorator:
@@ -17,12 +14,9 @@ def suite(name: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def numbers(kafka: EmbeddedKafka, topic: Topic) -> str:
+def numbers(formats: Formats) -> str:
     """Five numbers in each of three partitions."""
-    name = topic("resolved", partitions=3)
-    for partition in range(3):
-        send(kafka, name, range(10 * partition, 10 * partition + 5), partition)
-    return name
+    return formats.topic("resolved", *(range(first, first + 5) for first in (0, 10, 20)))
 
 
 def by_partition(topic: str, *values: int) -> str:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.progress import LagListener, SourceLag, lag_of
 from tests.parity.formats import ALL, OURS, SPARK, Formats
-from tests.parity.topics import send
-from tests.support.records import Topic
 from tests.support.waiting import wait_until
 
 
@@ -16,10 +13,8 @@ from tests.support.waiting import wait_until
 @pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "test custom metrics - no rate limit")
 @pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "test custom metrics - corner cases")
 @pytest.mark.forced("a Python source cannot report metrics; a listener makes them from the progress")
-def test_the_lag_is_that_of_sparks_source(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("lag", partitions=2)
-    send(kafka, name, range(10), 0)
-    send(kafka, name, range(10, 15), 1)
+def test_the_lag_is_that_of_sparks_source(formats: Formats) -> None:
+    name = formats.topic("lag", range(10), range(10, 15))
     heard: list[SourceLag] = []
     listener = LagListener(heard.append)
     formats.spark.streams.addListener(listener)
@@ -52,11 +47,8 @@ def test_the_lag_is_that_of_sparks_source(kafka: EmbeddedKafka, formats: Formats
 
 @pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "SPARK-57438: estimated bytes behind latest")
 @pytest.mark.forced("a Python source cannot report metrics; a listener makes them from the progress")
-def test_bytes_are_estimated_where_the_size_of_an_offset_is_known(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("bytes", partitions=1)
-    send(kafka, name, range(10))
+def test_bytes_are_estimated_where_the_size_of_an_offset_is_known(formats: Formats) -> None:
+    name = formats.topic("bytes", range(10))
     options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5}
     frame = formats.stream_of(OURS[0], {**options, "quota.bytes.per.second": 1_000_000})
     query = frame.writeStream.format("noop").option("checkpointLocation", str(formats.folder / "bytes")).start()

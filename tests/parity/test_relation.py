@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, OURS, SPARK, Formats, kind_of
-from tests.parity.topics import delete_before, send
-from tests.support.records import Topic, create_again
+from tests.parity.topics import delete_before
+from tests.support.records import create_again
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -23,22 +23,18 @@ def suite(name: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def numbers(kafka: EmbeddedKafka, topic: Topic) -> str:
+def numbers(formats: Formats) -> str:
     """0 to 20 in three partitions."""
-    name = topic("relation", partitions=3)
-    send(kafka, name, range(10), 0)
-    send(kafka, name, range(10, 20), 1)
-    send(kafka, name, [20], 2)
-    return name
+    return formats.topic("relation", range(10), range(10, 20), [20])
 
 
 @pytest.fixture
-def timed(kafka: EmbeddedKafka, topic: Topic) -> str:
+def timed(formats: Formats) -> str:
     """Three records in each of three partitions, a second apart."""
-    name = topic("timed", partitions=3)
+    name = formats.topic("timed", (), (), ())
     for second in range(3):
         for partition in range(3):
-            send(kafka, name, [10 * partition + second], partition, NOON + 1000 * second)
+            formats.send(name, [10 * partition + second], partition, NOON + 1000 * second)
     return name
 
 
@@ -47,12 +43,10 @@ def at(topic: str, second: int, partitions: int = 3) -> str:
 
 
 @suite("explicit earliest to latest offsets")
-def test_earliest_to_latest_is_what_is_there_when_an_action_runs(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str
-) -> None:
+def test_earliest_to_latest_is_what_is_there_when_an_action_runs(formats: Formats, numbers: str) -> None:
     frames = formats.read(subscribe=numbers, startingOffsets="earliest", endingOffsets="latest")
     assert frames.same_numbers() == list(range(21))
-    send(kafka, numbers, range(21, 30), 2)
+    formats.send(numbers, range(21, 30), 2)
     assert frames.same_numbers() == list(range(30))
 
 
@@ -62,21 +56,19 @@ def test_default_offsets(formats: Formats, numbers: str) -> None:
 
 
 @suite("explicit offsets")
-def test_explicit_offsets_with_earliest_and_latest_in_json(
-    kafka: EmbeddedKafka, formats: Formats, numbers: str
-) -> None:
+def test_explicit_offsets_with_earliest_and_latest_in_json(formats: Formats, numbers: str) -> None:
     start = json.dumps({numbers: {"0": -2, "1": 4, "2": 0}})
     end = json.dumps({numbers: {"0": -1, "1": 7, "2": 1}})
     frames = formats.read(subscribe=numbers, startingOffsets=start, endingOffsets=end)
     assert frames.same_numbers() == [*range(10), 14, 15, 16, 20]
-    send(kafka, numbers, range(100, 105), 0)
-    send(kafka, numbers, range(200, 205), 1)
+    formats.send(numbers, range(100, 105), 0)
+    formats.send(numbers, range(200, 205), 1)
     assert frames.same_numbers() == [*range(10), 14, 15, 16, 20, *range(100, 105)]
 
 
 @suite("default starting and ending offsets with headers")
-def test_headers(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    name = topic("headers", partitions=1)
+def test_headers(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("headers", ())
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     some: list[tuple[str, str | bytes | None]] = [("a", b"b"), ("c", b"d"), ("c", b"e"), ("f", None)]
     producer.produce(name, value="1", headers=some)
@@ -152,27 +144,21 @@ def test_a_frame_united_with_itself(formats: Formats, numbers: str) -> None:
 
 
 @suite("test late binding start offsets")
-def test_what_retention_deletes_between_two_actions_is_no_loss(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("late", partitions=1)
-    send(kafka, name, range(10))
+def test_what_retention_deletes_between_two_actions_is_no_loss(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("late", range(10))
     frames = formats.read(subscribe=name, startingOffsets="earliest", endingOffsets="latest")
     assert frames.same_numbers() == list(range(10))
     delete_before(kafka, name, {0: 6})
-    send(kafka, name, range(10, 15))
+    formats.send(name, range(10, 15))
     assert frames.same_numbers() == list(range(6, 15))
 
 
-def test_what_retention_deletes_of_a_partition_in_pieces_is_no_loss(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("pieces", partitions=1)
-    send(kafka, name, range(12))
+def test_what_retention_deletes_of_a_partition_in_pieces_is_no_loss(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("pieces", range(12))
     frames = formats.read(subscribe=name, minPartitions=3)
     assert frames.tasks() == dict.fromkeys(ALL, 3)
     assert frames.same_numbers() == list(range(12))
-    send(kafka, name, range(12, 15))
+    formats.send(name, range(12, 15))
     assert frames.same_numbers() == list(range(15))
     delete_before(kafka, name, {0: 6})
     # Spark's source fails here: its pieces, except the first, have offsets of the plan.
@@ -180,29 +166,24 @@ def test_what_retention_deletes_of_a_partition_in_pieces_is_no_loss(
         assert sorted(int(row.value) for row in frames[name].collect()) == list(range(6, 15)), name
 
 
-def test_a_view_sees_records_that_come_later_also_in_partitions_that_were_empty(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("view", partitions=2)
+def test_a_view_sees_records_that_come_later_also_in_partitions_that_were_empty(formats: Formats) -> None:
+    name = formats.topic("view", (), ())
     frames = formats.read(subscribe=name)
     for format_name in ALL:
         frames[format_name].createOrReplaceTempView(f"view_{format_name}")
     counts = {n: f"SELECT count(*) AS n FROM view_{n}" for n in ALL}
     assert {n: formats.spark.sql(query).first() for n, query in counts.items()} == dict.fromkeys(ALL, (0,))
-    send(kafka, name, range(5), 1)
+    formats.send(name, range(5), 1)
     assert {n: formats.spark.sql(query).first() for n, query in counts.items()} == dict.fromkeys(ALL, (5,))
 
 
-def test_a_topic_created_again_is_read_by_a_frame_of_before(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("again", partitions=1)
-    send(kafka, name, range(5))
+def test_a_topic_created_again_is_read_by_a_frame_of_before(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("again", range(5))
     frames = formats.read(subscribe=name)
     assert frames.same_numbers() == list(range(5))
     kafka.delete_topic(name)
     create_again(kafka, name, 1)
-    send(kafka, name, range(50, 53))
+    formats.send(name, range(50, 53))
     assert frames.same_numbers() == [50, 51, 52]
 
 
@@ -229,9 +210,9 @@ def test_wrong_options(formats: Formats, case: str) -> None:
 @suite("read Kafka transactional messages: read_committed")
 @suite("read Kafka transactional messages: read_uncommitted")
 def test_one_frame_looks_at_a_transaction_again_and_again(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic, isolation: str
+    kafka: EmbeddedKafka, formats: Formats, isolation: str
 ) -> None:
-    name = topic("transactions", partitions=1)
+    name = formats.topic("transactions", ())
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(30)
     frames = formats.read(subscribe=name, kafka_isolation_level=isolation)
@@ -266,13 +247,13 @@ def _is_stable(kafka: EmbeddedKafka, topic: str, offset: int) -> bool:
 
 
 @suite("SPARK-30656: minPartitions")
-def test_min_partitions(kafka: EmbeddedKafka, formats: Formats, numbers: str) -> None:
+def test_min_partitions(formats: Formats, numbers: str) -> None:
     frames = formats.read(subscribe=numbers, minPartitions=6)
     tasks = frames.tasks()
     assert tasks == dict.fromkeys(ALL, tasks[SPARK])
     assert tasks[SPARK] >= 6
     assert frames.same_numbers() == list(range(21))
-    send(kafka, numbers, range(21, 31), 2)
+    formats.send(numbers, range(21, 31), 2)
     assert frames.same_numbers() == list(range(31))
 
 
@@ -314,11 +295,11 @@ def test_times_are_compared_by_the_offsets_that_they_mean(formats: Formats, time
 
 @pytest.mark.long
 @suite("V1: resolved start offset greater than end offset (with latest)")
-def test_a_start_beyond_latest(kafka: EmbeddedKafka, formats: Formats, numbers: str) -> None:
+def test_a_start_beyond_latest(formats: Formats, numbers: str) -> None:
     start = json.dumps({numbers: {"0": 12, "1": 0, "2": 0}})
     frames = formats.read(subscribe=numbers, startingOffsets=start)
     assert frames.same_error() == "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"
-    send(kafka, numbers, range(100, 105), 0)
+    formats.send(numbers, range(100, 105), 0)
     assert frames.same_numbers() == [*range(10, 21), 102, 103, 104]
 
 

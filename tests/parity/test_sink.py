@@ -8,9 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import struct, to_json
 
-from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, OURS, SPARK, Formats
-from tests.support.records import Topic
 
 
 def suite(name: str) -> pytest.MarkDecorator:
@@ -35,13 +33,11 @@ def read(formats: Formats, topic: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in rows), key=repr)
 
 
-def written(
-    formats: Formats, topic: Topic, frame: DataFrame, partitions: int = 2, **options: object
-) -> list[tuple[object, ...]]:
+def written(formats: Formats, frame: DataFrame, partitions: int = 2, **options: object) -> list[tuple[object, ...]]:
     """Write a frame with each format to a topic of its own, compare the topics, and return what is in them."""
     found = {}
     for name in ALL:
-        target = topic(f"written-{name}", partitions=partitions)
+        target = formats.topic(f"written-{name}", *[()] * partitions)
         write(formats, frame, name, topic=target, **options)
         found[name] = read(formats, target)
     for name in OURS:
@@ -60,7 +56,7 @@ def kinds(formats: Formats, frame: DataFrame, **options: object) -> dict[str, st
 
 
 @suite("batch - write to kafka")
-def test_a_batch_with_headers(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+def test_a_batch_with_headers(spark: SparkSession, formats: Formats) -> None:
     frame = spark.createDataFrame(
         [
             Row(key=b"a", value=b"1", headers=[Row(key="h", value=b"x"), Row(key="h", value=None)]),
@@ -69,35 +65,35 @@ def test_a_batch_with_headers(spark: SparkSession, formats: Formats, topic: Topi
         ],
         "key binary, value binary, headers array<struct<key string, value binary>>",
     )
-    assert len(written(formats, topic, frame, partitions=1)) == 3
+    assert len(written(formats, frame, partitions=1)) == 3
 
 
-def test_the_names_in_a_header_are_taken_in_any_case(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+def test_the_names_in_a_header_are_taken_in_any_case(spark: SparkSession, formats: Formats) -> None:
     frame = spark.createDataFrame(
         [Row(value=b"1", headers=[Row(Key="h", VALUE=b"x"), Row(Key="g", VALUE=None)]), Row(value=b"2", headers=None)],
         "value binary, headers array<struct<Key string, VALUE binary>>",
     )
-    rows = written(formats, topic, frame, partitions=1)
+    rows = written(formats, frame, partitions=1)
     assert [row[-1] for row in rows] == [[Row(key="h", value=b"x"), Row(key="g", value=None)], None]
 
 
 @pytest.mark.parametrize("include", ["true", "false"])
 def test_the_option_of_the_source_for_headers_changes_nothing_in_a_sink(
-    spark: SparkSession, formats: Formats, topic: Topic, include: str
+    spark: SparkSession, formats: Formats, include: str
 ) -> None:
     schema = "value binary, headers array<struct<key string, value binary>>"
     frame = spark.createDataFrame([Row(value=b"1", headers=[Row(key="h", value=b"x")])], schema)
-    (row,) = written(formats, topic, frame, partitions=1, includeHeaders=include)
+    (row,) = written(formats, frame, partitions=1, includeHeaders=include)
     assert row[-1] == [Row(key="h", value=b"x")]
 
 
 @suite("batch - partition column and partitioner priorities")
-def test_the_partition_column_and_the_hash_of_keys(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+def test_the_partition_column_and_the_hash_of_keys(spark: SparkSession, formats: Formats) -> None:
     frame = spark.createDataFrame(
         [Row(key=f"k{n}", value=str(n), partition=None if n % 2 else n % 3) for n in range(30)],
         "key string, value string, partition int",
     )
-    assert len(written(formats, topic, frame, partitions=3)) == 30
+    assert len(written(formats, frame, partitions=3)) == 30
 
 
 @suite("batch - null topic field value, and no topic option")
@@ -107,7 +103,7 @@ def test_a_null_topic(spark: SparkSession, formats: Formats) -> None:
 
 
 @suite("batch - unsupported save modes")
-def test_overwrite_is_refused(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+def test_overwrite_is_refused(spark: SparkSession, formats: Formats) -> None:
     frame = spark.createDataFrame([Row(value="1")])
     for name in ALL:
         writer = frame.write.format("kafka" if name == SPARK else "kafkagroup").option("topic", "t")
@@ -116,9 +112,9 @@ def test_overwrite_is_refused(spark: SparkSession, formats: Formats, topic: Topi
 
 
 @pytest.mark.forced("Spark allows Python sources the modes append and overwrite only")
-def test_a_write_without_a_mode(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+def test_a_write_without_a_mode(spark: SparkSession, formats: Formats) -> None:
     frame = spark.createDataFrame([Row(value="1")])
-    target = topic("no-mode", partitions=1)
+    target = formats.topic("no-mode", ())
     frame.write.format("kafka").option("kafka.bootstrap.servers", formats.servers).option("topic", target).save()
     with pytest.raises(Exception, match="ErrorIfExists"):
         frame.write.format("kafkagroup").option("kafka.bootstrap.servers", formats.servers).option(
@@ -151,14 +147,11 @@ def test_wrong_columns(spark: SparkSession, formats: Formats, case: str) -> None
 @suite("streaming - write to kafka with topic field")
 @suite("streaming - write w/o topic field, with topic option")
 @suite("streaming - write to kafka with topic field and topic option")
-def test_a_stream(kafka: EmbeddedKafka, formats: Formats, topic: Topic, tmp_path: Path, where: str) -> None:
-    from tests.parity.topics import send
-
-    source = topic("source", partitions=1)
-    send(kafka, source, range(5))
+def test_a_stream(formats: Formats, tmp_path: Path, where: str) -> None:
+    source = formats.topic("source", range(5))
     found = {}
     for name in ALL:
-        target, other = topic(f"target-{name}", partitions=1), topic(f"other-{name}", partitions=1)
+        target, other = formats.topic(f"target-{name}", ()), formats.topic(f"other-{name}", ())
         column = {"field": target, "option": None, "both": other}[where]
         frame = formats.stream_of(name, {"subscribe": source, "startingOffsets": "earliest"}).selectExpr(
             "CAST(value AS STRING) AS value", *([f"'{column}' AS topic"] if column else [])
@@ -178,8 +171,8 @@ def test_a_stream(kafka: EmbeddedKafka, formats: Formats, topic: Topic, tmp_path
     "a Python sink has no output mode update (PythonWriteBuilder has no SupportsStreamingUpdateAsAppend)"
 )
 @suite("streaming - sink progress is produced")
-def test_output_mode_update(kafka: EmbeddedKafka, formats: Formats, topic: Topic, tmp_path: Path) -> None:
-    source = topic("updates", partitions=1)
+def test_output_mode_update(formats: Formats, tmp_path: Path) -> None:
+    source = formats.topic("updates", ())
     frame = formats.stream_of(SPARK, {"subscribe": source}).groupBy("topic").count()
     frame = frame.selectExpr("topic", "CAST(count AS STRING) AS value")
     writer = frame.writeStream.format("kafkagroup").outputMode("update")
@@ -202,17 +195,15 @@ def test_a_topic_that_does_not_exist_and_may_not_be_created(formats: Formats, sp
 
 @pytest.mark.long
 @suite("generic - write big data with small producer buffer")
-def test_more_data_than_the_producer_may_buffer(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+def test_more_data_than_the_producer_may_buffer(spark: SparkSession, formats: Formats) -> None:
     frame = spark.range(15_000).selectExpr("CAST(lpad(CAST(id AS STRING), 100, '0') AS BINARY) AS value")
-    rows = written(formats, topic, frame, 1, kafka_buffer_memory="16384", kafka_block_on_buffer_full="true")
+    rows = written(formats, frame, 1, kafka_buffer_memory="16384", kafka_block_on_buffer_full="true")
     assert sorted(int(bytes(value)) for _, _, value, _ in rows if isinstance(value, bytes | bytearray)) == list(
         range(15_000)
     )
 
 
 @suite("SPARK-20496: batch - enforce analyzed plans")
-def test_a_plan_of_functions_is_analyzed_before_it_is_written(
-    spark: SparkSession, formats: Formats, topic: Topic
-) -> None:
+def test_a_plan_of_functions_is_analyzed_before_it_is_written(spark: SparkSession, formats: Formats) -> None:
     frame = spark.range(1, 1000).select(to_json(struct("*")).alias("value"))
-    assert len(written(formats, topic, frame, 1)) == 999
+    assert len(written(formats, frame, 1)) == 999
