@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.parity.topics import send
 from tests.support.native import reason_to_skip
-from tests.support.records import Topic
+from tests.support.records import Topic, send
 from tests.support.waiting import wait_until
 
 SPARK = "kafka"

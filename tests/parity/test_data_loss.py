@@ -8,8 +8,7 @@ import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
-from tests.parity.topics import delete_before
-from tests.support.records import create_again
+from tests.support.records import create_again, delete_before
 
 
 def suite(name: str) -> pytest.MarkDecorator:

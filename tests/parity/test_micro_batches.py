@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import OURS, SPARK, Formats, kind_of
-from tests.parity.topics import add_partitions, delete_before
-from tests.support.records import create_again, run_to_end
+from tests.support.records import add_partitions, create_again, delete_before, run_to_end, write_records
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -269,10 +268,8 @@ def test_transactions(kafka: EmbeddedKafka, formats: Formats, isolation: str) ->
 @suite("SPARK-27494: read null key/values without exceptions")
 def test_null_keys_and_values(kafka: EmbeddedKafka, formats: Formats) -> None:
     name = formats.topic("nulls", ())
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for key, value in ((None, None), ("k", None), (None, "v"), ("", "")):
-        producer.produce(name, key=key, value=value)
-    producer.flush(10)
+    rows = ((None, None), ("k", None), (None, "v"), ("", ""))
+    write_records(kafka.bootstrap_servers, name, ({"key": key, "value": value} for key, value in rows))
     queries = formats.available_now(subscribe=name, startingOffsets="earliest")
     assert [row[3] for row in queries.rows[SPARK][0]] == [None, None, "v", ""]
     assert all(queries.rows[one] == queries.rows[SPARK] for one in OURS)

@@ -17,8 +17,7 @@ from benchmarks.read.sources import PEER
 from kafkagroup.embedded import EmbeddedKafka, resolve
 from tests.apps.process import App
 from tests.parity.formats import ONE_DAILY, SPARK, Formats
-from tests.parity.topics import send
-from tests.support.records import Topic, run_to_end, to_files, written_rows
+from tests.support.records import Topic, run_to_end, send, to_files, written_rows
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000

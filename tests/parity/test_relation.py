@@ -11,8 +11,7 @@ from confluent_kafka import Producer
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, OURS, SPARK, Formats, kind_of
-from tests.parity.topics import delete_before
-from tests.support.records import create_again
+from tests.support.records import create_again, delete_before, write_records
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -69,12 +68,9 @@ def test_explicit_offsets_with_earliest_and_latest_in_json(formats: Formats, num
 @suite("default starting and ending offsets with headers")
 def test_headers(kafka: EmbeddedKafka, formats: Formats) -> None:
     name = formats.topic("headers", ())
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    some: list[tuple[str, str | bytes | None]] = [("a", b"b"), ("c", b"d"), ("c", b"e"), ("f", None)]
-    producer.produce(name, value="1", headers=some)
-    producer.produce(name, value="2")
-    producer.produce(name, value="3", headers=[("g", b"")])
-    producer.flush(10)
+    some = [("a", b"b"), ("c", b"d"), ("c", b"e"), ("f", None)]
+    records = [{"value": "1", "headers": some}, {"value": "2"}, {"value": "3", "headers": [("g", b"")]}]
+    write_records(kafka.bootstrap_servers, name, records)
     assert formats.read(subscribe=name, includeHeaders="true").same_numbers() == [1, 2, 3]
 
 

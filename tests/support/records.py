@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
@@ -40,6 +41,53 @@ def produce(
             producer.poll(0)
     producer.flush(60)
     assert not failures, failures[:3]
+
+
+def write_records(
+    servers: str, topic: str, records: Iterable[Mapping[str, Any]], config: Mapping[str, object] | None = None
+) -> None:
+    """Write records, which are arguments of `Producer.produce`, in this order."""
+    producer = Producer({"bootstrap.servers": servers, **(config or {})})
+    for record in records:
+        producer.produce(topic, **record)
+    assert producer.flush(60) == 0
+
+
+def send(
+    kafka: EmbeddedKafka, topic: str, values: Iterable[object], partition: int = 0, timestamp: int | None = None
+) -> None:
+    """Write values to a partition, in this order."""
+    # 0 means the time of the client.
+    place = {"partition": partition, "timestamp": timestamp or 0}
+    write_records(kafka.bootstrap_servers, topic, ({"value": str(value), **place} for value in values))
+
+
+def open_transaction(servers: str, transactional_id: str, topic: str, values: Iterable[bytes | str] = ()) -> Producer:
+    """A producer in an open transaction, which has written these values."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": transactional_id})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    # An abort drops what was not sent yet.
+    assert producer.flush(60) == 0
+    return producer
+
+
+def delete_before(kafka: EmbeddedKafka, topic: str, offsets: Mapping[int, int]) -> None:
+    """Delete the records before an offset of each partition, as retention does."""
+    asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    for done in kafka.admin().delete_records(asked).values():
+        done.result(30)
+
+
+def add_partitions(kafka: EmbeddedKafka, topic: str, count: int) -> None:
+    """Let a topic have more partitions, and wait until brokers say so."""
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
+    wait_until(
+        lambda: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == count, "the new partitions"
+    )
 
 
 def create_again(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:

@@ -37,8 +37,7 @@ from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.integration.arrow.test_read import HALVES, halves, write
-from tests.parity.topics import add_partitions
-from tests.support.records import Topic, create_again
+from tests.support.records import Topic, add_partitions, create_again
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4

@@ -13,10 +13,10 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 
 from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import write_records
 
 ROOT = Path(__file__).parents[3]
 RECORDS = 30_000
@@ -33,10 +33,8 @@ def total(stream: arrow.Stream) -> object:
 def orders(kafka: EmbeddedKafka) -> str:
     name = "arrow-ends"
     kafka.create_topic(name, partitions=2)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in range(RECORDS):
-        producer.produce(name, str(number).ljust(100), partition=number % 2)
-    assert producer.flush(60) == 0
+    records = ({"value": str(number).ljust(100), "partition": number % 2} for number in range(RECORDS))
+    write_records(kafka.bootstrap_servers, name, records)
     return name
 
 

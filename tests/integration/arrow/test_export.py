@@ -17,8 +17,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka import Producer
 from pyarrow import dataset
 
 from kafkagroup.arrow.export import Exported
@@ -26,7 +25,7 @@ from kafkagroup.arrow.export_folder import DOCUMENT
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.commands import Command
 from tests.support.native import reason_to_skip, without_warning
-from tests.support.records import Topic, create_again
+from tests.support.records import Topic, add_partitions, create_again, delete_before
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -177,9 +176,7 @@ def test_partitions_that_were_added_are_read_from_their_start(
     name = topic("export-wider", partitions=2)
     write(kafka, name, 0, 10)
     command.run("export", name, "--to", f"{tmp_path}/", "--from", "@3")
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(name, 3)])[name].result()
-    wait_until(lambda: len(admin.list_topics(name).topics[name].partitions) == 3, "the third partition")
+    add_partitions(kafka, name, 3)
     write(kafka, name, 10, 16, partitions=3)
     assert "6 records" in command.says("export", name, "--to", tmp_path)
     assert numbers(tmp_path) == list(range(6, 16))
@@ -192,9 +189,7 @@ def test_records_that_retention_has_deleted_are_a_loss_until_it_is_accepted(
     write(kafka, name, 0, 10, partitions=1)
     command.run("export", name, "--to", f"{tmp_path}/")
     write(kafka, name, 10, 30, partitions=1)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(name, 0, 20)]).values():
-        future.result()
+    delete_before(kafka, name, {0: 20})
     said = command.refused("export", name, "--to", tmp_path)
     assert f"{name}-0 cannot be read from offset 10: it has only offsets [20, 30)" in said
     assert "give --accept-loss" in said

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from kafka_source.errors import DataLossError, KafkaGroupError, OptionError, UnknownTopicError
 from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import Topic
+from tests.support.records import Topic, write_records
 
 RECORDS = 3000
 PARTITIONS = 3
@@ -152,9 +152,7 @@ def test_a_topic_that_does_not_exist_is_said_at_once(settings: dict[str, str]) -
 
 def test_an_error_reaches_the_library_that_reads(kafka: EmbeddedKafka, settings: dict[str, str], topic: Topic) -> None:
     name = topic("arrow-no-text", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    producer.produce(name, b"\xff\xfe")
-    producer.flush(60)
+    write_records(kafka.bootstrap_servers, name, [{"value": b"\xff\xfe"}])
     with arrow.read(name, settings, columns="value string") as stream:
         with pytest.raises(KafkaGroupError, match=f"{name}-0 at offset 0"):
             list(stream)

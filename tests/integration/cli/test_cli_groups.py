@@ -28,7 +28,7 @@ from kafka_source.model.rewind_target import parse_position
 from kafkagroup.admin import Groups, OffsetsDocument
 from kafkagroup.cli.app import app
 from tests.support.memberships import everything
-from tests.support.records import produce
+from tests.support.records import open_transaction, produce, write_records
 from tests.support.registry_server import RegistryServer
 from tests.support.waiting import wait_until
 
@@ -376,12 +376,7 @@ def test_topics_are_named_as_arguments_too(command, letters):
 
 def test_records_that_are_not_committed_are_left_out_on_demand(kafka, command, topic):
     name = topic("transactions", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(name, b"given up", partition=0)
-    producer.flush(30)
-    producer.abort_transaction(30)
+    open_transaction(kafka.bootstrap_servers, name, name, [b"given up"]).abort_transaction(30)
     produce(kafka.bootstrap_servers, name, 2)
     assert [row["value"]["text"] for row in command.json("peek", name)] == ["given up", "0", "1"]
     committed = command.json("peek", name, "--isolation-level", "read_committed", "-n", 5)
@@ -533,10 +528,8 @@ def test_brokers_are_shown_with_their_addresses(command, letters, kafka):
 
 def test_the_schema_ids_of_a_topic_are_counted(command, topic, kafka):
     name = topic("framed", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for value in (b"\x00\x00\x00\x00\x2a{}", b"plain", b'\x00\x00\x00\x00\x2a{"a": 1}'):
-        producer.produce(name, value)
-    assert producer.flush(30) == 0
+    values = (b"\x00\x00\x00\x00\x2a{}", b"plain", b'\x00\x00\x00\x00\x2a{"a": 1}')
+    write_records(kafka.bootstrap_servers, name, ({"value": value} for value in values))
     framed, plain = command.json("schema", name)
     assert framed == {"schema_id": 42, "message": None, "records": 2, "first": f"{name}-0@0", "last": f"{name}-0@2"}
     assert (plain["schema_id"], plain["records"]) == (None, 1)
@@ -596,10 +589,8 @@ PROTOBUF = {"schema": f'syntax = "proto3"; {MESSAGE % "Item"} {MESSAGE % "Order"
 )
 def test_values_are_exported_decoded(command, topic, kafka, tmp_path, form, schema, options, head, numbers):
     name, path = topic("decoded", partitions=1), tmp_path / f"decoded.{form}"
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in numbers:
-        producer.produce(name, b"\0\0\0\0\x07" + head + bytes([number]))
-    assert producer.flush(30) == 0
+    records = ({"value": b"\0\0\0\0\x07" + head + bytes([number])} for number in numbers)
+    write_records(kafka.bootstrap_servers, name, records)
     with RegistryServer() as registry:
         registry.add(7, **schema)
         to = ("export", name, "--to", path, "--columns", "value, topic, partition, offset", *options)

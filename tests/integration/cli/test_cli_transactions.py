@@ -18,7 +18,7 @@ from kafka_source.kafka_client import Deadline, cached_client
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.record_messages import ProduceRequest
-from tests.support.records import Topic
+from tests.support.records import Topic, open_transaction
 from tests.support.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 
 
@@ -71,14 +71,9 @@ def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafk
 
 
 @contextmanager
-def undecided(kafka: EmbeddedKafka, name: str) -> Iterator[None]:
+def undecided(kafka: EmbeddedKafka, name: str) -> Iterator[Producer]:
     """A task's open transaction that no decision names."""
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{name}-9-0"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(name, b"undecided")
-    producer.flush(30)
-    yield
+    yield open_transaction(kafka.bootstrap_servers, f"{name}-9-0", name, [b"undecided"])
 
 
 @pytest.mark.parametrize("lost", [False, True])

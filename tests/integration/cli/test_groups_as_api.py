@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
@@ -16,6 +16,7 @@ from kafka_source.group.requests import describe_consumer_protocol
 from kafkagroup.admin import AtOffset, AtTime, ByDuration, Groups, Shift, Topics
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.memberships import everything
+from tests.support.records import open_transaction, send
 from tests.support.waiting import wait_until
 
 
@@ -29,10 +30,8 @@ def _commit(kafka, group, *positions):
 def committed(kafka, topic, group):
     """A topic with 10 records in partition 0 and 20 in partition 1, of which the group has committed 4 and 6."""
     name = topic("api", partitions=2)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in range(30):
-        producer.produce(name, str(number), partition=0 if number < 10 else 1)
-    assert producer.flush(30) == 0
+    send(kafka, name, range(10), 0)
+    send(kafka, name, range(10, 30), 1)
     _commit(kafka, group, Position(name, 0, 4, metadata="a note"), Position(name, 1, 6))
     return name
 
@@ -232,9 +231,7 @@ def test_a_broker_that_has_just_started_knows_no_group_yet():
 
 def test_an_offset_in_an_open_transaction_is_not_committed_yet(kafka, groups, committed, group):
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{group}-open"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = open_transaction(kafka.bootstrap_servers, f"{group}-open", committed)
     producer.send_offsets_to_transaction([Position(committed, 0, 9)], consumer.consumer_group_metadata(), 30)
     assert groups.committed(group) == {TopicPartition(committed, 0): 4, TopicPartition(committed, 1): 6}
     producer.commit_transaction(30)

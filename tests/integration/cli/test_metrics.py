@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families as parse
 from pyspark.sql import DataFrame
 
@@ -21,7 +20,7 @@ from kafkagroup.embedded import run_java
 from kafkagroup.metrics import Metrics, catalog, read_samples
 from kafkagroup.metrics.group_meter import GroupMeter
 from kafkagroup.plots.figures_over_time import looks_of
-from tests.support.records import produce, stream
+from tests.support.records import open_transaction, produce, stream
 from tests.support.waiting import wait_until
 
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -210,11 +209,7 @@ def test_a_query_with_a_quota_tells_bytes_and_time_in_throttle(spark, kafka, top
 
 def test_an_open_transaction_of_a_sink_is_seen_until_it_ends(spark, kafka, topic):
     name, prefix = topic("sunk", partitions=1), f"watched-{topic('prefix')}"
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{prefix}-0-0"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(name, b"prepared")
-    producer.flush(30)
+    producer = open_transaction(kafka.bootstrap_servers, f"{prefix}-0-0", name, [b"prepared"])
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
     address = "127.0.0.1:0"
     with metrics.start(

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import NewPartitions, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -26,7 +26,7 @@ from assignors import TopicPartition
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.commands import Command
-from tests.support.records import Topic, produce, run_to_end, stream
+from tests.support.records import Topic, add_partitions, delete_before, produce, run_to_end, send, stream, write_records
 from tests.support.waiting import wait_until
 
 PARTITIONS, COUNT = 3, 30
@@ -120,10 +120,8 @@ class Place:
 @pytest.fixture
 def place(kafka: EmbeddedKafka, topic: Topic, group: str, groups: Groups) -> Iterator[Place]:
     name = topic("scaled", partitions=PARTITIONS)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in range(COUNT):
-        producer.produce(name, str(number), partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    records = ({"value": str(number), "partition": number % PARTITIONS} for number in range(COUNT))
+    write_records(kafka.bootstrap_servers, name, records)
     groups.create(group, {TopicPartition(name, number): 4 for number in range(PARTITIONS)})
     with ExitStack() as opened:
         yield Place(kafka, groups, name, group, opened)
@@ -179,9 +177,7 @@ def a_rewind(place: Place) -> None:
 
 
 def offsets_below_the_logs_start(place: Place) -> None:
-    admin = place.kafka.admin()
-    (deleted,) = admin.delete_records([Position(place.topic, 0, 8)]).values()
-    deleted.result(30)
+    delete_before(place.kafka, place.topic, {0: 8})
 
 
 def side_groups(place: Place) -> None:
@@ -190,13 +186,8 @@ def side_groups(place: Place) -> None:
 
 
 def partitions_that_were_added(place: Place) -> None:
-    admin = place.kafka.admin()
-    (added,) = admin.create_partitions([NewPartitions(place.topic, PARTITIONS + 1)]).values()
-    added.result(30)
-    wait_until(lambda: len(admin.list_topics(place.topic).topics[place.topic].partitions) == PARTITIONS + 1, "it")
-    producer = Producer({"bootstrap.servers": place.kafka.bootstrap_servers})
-    producer.produce(place.topic, b"added", partition=PARTITIONS)
-    assert producer.flush(30) == 0
+    add_partitions(place.kafka, place.topic, PARTITIONS + 1)
+    send(place.kafka, place.topic, ["added"], PARTITIONS)
 
 
 STATES = (

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewPartitions
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
@@ -24,7 +23,7 @@ from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import everything, held
 from tests.support.queries import Pipe
-from tests.support.records import CommittedReader, produce
+from tests.support.records import CommittedReader, add_partitions, produce
 from tests.support.waiting import wait_until
 
 SOON = {
@@ -186,8 +185,7 @@ def test_a_pattern_takes_topics_that_appear(joined, topic):
 def test_new_partitions_are_taken(kafka, joined, topic):
     orders = topic("orders", partitions=2)
     membership = joined(orders, slots=1)
-    admin = kafka.admin()
-    admin.create_partitions([NewPartitions(orders, 4)])[orders].result(10)
+    add_partitions(kafka, orders, 4)
     wait_until(lambda: held(membership) == everything(orders, 4), "the new partitions")
 
 

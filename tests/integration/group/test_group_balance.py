@@ -11,7 +11,6 @@ import logging
 import time
 
 import pytest
-from confluent_kafka import Producer
 
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
@@ -19,6 +18,7 @@ from kafka_source.source.read_task import read_bundle
 from tests.support.memberships import together
 from tests.support.mixed_group import Worker
 from tests.support.queries import query_of
+from tests.support.records import send, write_records
 from tests.support.waiting import wait_until
 
 PARTITIONS = 16
@@ -36,13 +36,9 @@ def zipf(total, partitions):
 
 
 def produce_skewed(servers, topic):
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-    number = 0
-    for partition, size in enumerate(zipf(RECORDS, PARTITIONS)):
-        for _ in range(size):
-            producer.produce(topic, value=str(number), partition=partition)
-            number += 1
-    assert producer.flush(60) == 0
+    partitions = (partition for partition, size in enumerate(zipf(RECORDS, PARTITIONS)) for _ in range(size))
+    records = ({"value": str(number), "partition": partition} for number, partition in enumerate(partitions))
+    write_records(servers, topic, records, {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
 
 
 class Stream(Worker):
@@ -124,11 +120,8 @@ def test_the_slow_one_of_two_streams_ends_with_less_of_a_skewed_backlog(kafka, t
 
 def test_a_member_that_joins_gets_a_share_by_lag(kafka, topic, members):
     name = topic("known", partitions=4)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for partition, size in enumerate((400, 10, 10, 10)):
-        for number in range(size):
-            producer.produce(name, value=str(number), partition=partition)
-    assert producer.flush(30) == 0
+        send(kafka, name, range(size), partition)
     first = members.make(name, strategies=["lag-balanced"], slots=1, app="first")
     first.join(30)
     (alone,) = first.assignment.slots

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
 from kafka_source.errors import OptionError
 from kafka_source.kafka_client.messages.group import JoinGroupRequest
 from kafka_source.model import topic_pattern
 from tests.support.memberships import everything, held
+from tests.support.records import add_partitions
 from tests.support.waiting import wait_until
-
-
-def grow(kafka, topic, partitions):
-    admin = kafka.admin()
-    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
 
 
 def test_new_partitions_cause_one_rebalance(kafka, members, topic):
     orders = topic("orders", partitions=4)
     membership = members.make(orders)
     first = membership.join(30)
-    grow(kafka, orders, 7)
+    add_partitions(kafka, orders, 7)
     reason = wait_until(membership.rebalance_needed, "the change")
     assert reason == f"topic {orders} has 7 partitions, 4 before"
     second = membership.rejoin(30)
@@ -97,7 +92,7 @@ def test_partitions_that_came_while_the_application_was_away_are_assigned(kafka,
     before = members.make(orders, leave_on_close=False)
     before.join(30)
     before.close()
-    grow(kafka, orders, 5)
+    add_partitions(kafka, orders, 5)
     after = members.make(orders)
     after.join(30)
     assert held(after) == everything(orders, 5)
@@ -112,7 +107,7 @@ def test_a_static_leader_that_returns_to_an_old_broker_watches_the_topics(kafka,
     before.close()
     after = members.make(orders, slots=2, leave_on_close=False)
     assert not after.join(30).leading
-    grow(kafka, orders, 7)
+    add_partitions(kafka, orders, 7)
     assert wait_until(after.rebalance_needed, "the change") == f"topic {orders} has 7 partitions, 4 before"
     after.rejoin(30)
     assert held(after) == everything(orders, 7)

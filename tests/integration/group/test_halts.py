@@ -34,7 +34,7 @@ from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_o
 from tests.apps.process import streaming_app
 from tests.support.commands import Command
 from tests.support.queries import Pipe, query_of
-from tests.support.records import written
+from tests.support.records import write_records, written
 from tests.support.waiting import wait_until, wait_until_committed
 
 RECORDS = 40
@@ -154,10 +154,8 @@ def name(topic, kafka) -> str:
 
 def produce_evenly(servers: str, topic: str, count: int, partitions: int = 2) -> None:
     """Write numbers, by turns to the partitions."""
-    producer = Producer({"bootstrap.servers": servers})
-    for number in range(count):
-        producer.produce(topic, str(number), partition=number % partitions)
-    assert producer.flush(30) == 0
+    records = ({"value": str(number), "partition": number % partitions} for number in range(count))
+    write_records(servers, topic, records)
 
 
 @pytest.fixture

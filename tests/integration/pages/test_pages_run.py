@@ -18,7 +18,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.streaming.query import StreamingQuery as ConnectQuery
 from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
@@ -26,6 +25,7 @@ from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
 from examples.setting import produce
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.native import kernel
+from tests.support.records import write_records
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -91,10 +91,8 @@ def broker() -> Iterator[EmbeddedKafka]:
             kafka.create_topic(topic, partitions=2)
         produce(kafka.bootstrap_servers, 500)
         kafka.create_topic("orders-mixed", partitions=1)
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-        for value in (b'{"id": 1, "amount": 2.5}', b'{"id": "one"}'):
-            producer.produce("orders-mixed", value)
-        assert producer.flush(30) == 0
+        mixed = [{"value": b'{"id": 1, "amount": 2.5}'}, {"value": b'{"id": "one"}'}]
+        write_records(kafka.bootstrap_servers, "orders-mixed", mixed)
         yield kafka
 
 

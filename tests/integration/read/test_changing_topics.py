@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tests.support.mixed_group import Trickle
-from tests.support.records import create_again, produce, stream, to_files, written, written_rows
+from tests.support.records import add_partitions, create_again, produce, stream, to_files, written, written_rows
 from tests.support.waiting import wait_until
 
 QUICK = {
@@ -69,10 +69,7 @@ def test_a_pattern_follows_topics_that_come_and_grow(kafka, topic, start, tmp_pa
             produce(kafka.bootstrap_servers, name, 1, first=number)
         wait_until(lambda: set(names) <= set(by_topic(tmp_path)), "the burst of topics")
         assert generations(tmp_path)[-1] <= before + 2
-        admin.create_partitions([NewPartitions(steady, 6)])[steady].result(60)
-        wait_until(
-            lambda: len(admin.list_topics(steady, timeout=30).topics[steady].partitions) == 6, "the new partitions"
-        )
+        add_partitions(kafka, steady, 6)
         produce(kafka.bootstrap_servers, steady, 300, first=1_000_000)
         trickle.close()
         wait_until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count + 300, "all records")

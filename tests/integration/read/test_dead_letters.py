@@ -7,7 +7,6 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
@@ -17,7 +16,7 @@ from kafkagroup import arrow
 from tests.apps.process import halting, spark_app, streaming_app
 from tests.support.avro import framed, record
 from tests.support.native import kernel
-from tests.support.records import reader, run_to_end, stream, to_files, written_rows
+from tests.support.records import reader, run_to_end, stream, to_files, write_records, written_rows
 from tests.support.waiting import wait_until, wait_until_committed
 
 kernel()
@@ -37,11 +36,10 @@ def orders(kafka, topic, kafkagroup_schema_registry):
     number = kafkagroup_schema_registry.register(f"{name}-value", ORDER)
     good = framed(number, ORDER, GOOD)
     bad = [good[:-1], b"hunter2hunter2", framed(number + 9999, ORDER, GOOD)]
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for partition in (0, 1):
-        for value in (good, bad[0], TOMBSTONE, *bad[1:], good):
-            producer.produce(name, value, key=KEY, headers=OWN, partition=partition)
-    assert producer.flush(60) == 0
+        place = {"key": KEY, "headers": OWN, "partition": partition}
+        values = (good, bad[0], TOMBSTONE, *bad[1:], good)
+        write_records(kafka.bootstrap_servers, name, ({"value": value, **place} for value in values))
     return name, dead, {(name, p, offset): value for p in (0, 1) for offset, value in zip((1, 3, 4), bad, strict=True)}
 
 

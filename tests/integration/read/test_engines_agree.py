@@ -21,6 +21,7 @@ from kafka_source.model.record_columns import TOO_LARGE
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column, columns_of, source_schema
 from kafkagroup.embedded import EmbeddedKafka, java_command
+from tests.support.records import delete_before, write_records
 from tests.support.waiting import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -83,12 +84,6 @@ class Reads:
 
     def partitions(self, topic: str) -> list[int]:
         return sorted(self._admin.list_topics(topic, timeout=30).topics[topic].partitions)
-
-    def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        from confluent_kafka import TopicPartition
-
-        (future,) = self._admin.delete_records([TopicPartition(topic, partition, offset)]).values()
-        future.result(30)
 
     def table(self, engine: str, ranges, columns=ALL, *, committed=False, lossless=True, rows=100, size=1 << 20):
         request = FetchRequest(
@@ -308,10 +303,8 @@ def test_a_batch_larger_than_any_fetch(broker, reads):
 
 def test_more_partitions_than_fit_in_one_response(broker, reads):
     topic = broker.create_topic("many", 30)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "queue.buffering.max.kbytes": 1 << 20})
-    for n in range(30 * 400):
-        producer.produce(topic, n.to_bytes(4, "big") * 400, partition=n % 30)
-    assert producer.flush(60) == 0
+    records = ({"value": n.to_bytes(4, "big") * 400, "partition": n % 30} for n in range(30 * 400))
+    write_records(broker.bootstrap_servers, topic, records, {"queue.buffering.max.kbytes": 1 << 20})
     table = reads.agree(reads.ranges(topic), rows=10_000)
     assert table.num_rows == 30 * 400
 
@@ -319,10 +312,8 @@ def test_more_partitions_than_fit_in_one_response(broker, reads):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_text_that_is_none_names_its_record(broker, reads, engine):
     topic = broker.create_topic(f"no-text-{engine}", 1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for value in (b"fine", b"\xff\xfe", b"fine"):
-        producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    records = ({"value": value} for value in (b"fine", b"\xff\xfe", b"fine"))
+    write_records(broker.bootstrap_servers, topic, records)
     with pytest.raises(UnreadableRecordError, match="UTF-8") as error:
         reads.table(engine, reads.ranges(topic), [Column("value", text=True)])
     assert (error.value.topic, error.value.partition, error.value.offset) == (topic, 0, 1)
@@ -331,10 +322,8 @@ def test_text_that_is_none_names_its_record(broker, reads, engine):
 
 def test_a_timestamp_that_is_too_large_names_its_record_or_has_a_sign(broker, reads):
     topic = broker.create_topic("beyond-time", 1, config={"message.timestamp.after.max.ms": 2**63 - 1})
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for at in (7, 2**63 // 1000 + 1, 2**63 - 1):
-        producer.produce(topic, b"v", timestamp=at)
-    assert producer.flush(30) == 0
+    records = ({"value": b"v", "timestamp": at} for at in (7, 2**63 // 1000 + 1, 2**63 - 1))
+    write_records(broker.bootstrap_servers, topic, records)
     for engine in ENGINES:
         with pytest.raises(UnreadableRecordError, match="too large for microseconds") as error:
             reads.table(engine, reads.ranges(topic), [Column("timestamp")])
@@ -346,9 +335,7 @@ def test_a_timestamp_that_is_too_large_names_its_record_or_has_a_sign(broker, re
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nulls_in_a_column_that_must_have_none(broker, reads, engine):
     topic = broker.create_topic(f"null-{engine}", 1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    producer.produce(topic, None, "key")
-    assert producer.flush(30) == 0
+    write_records(broker.bootstrap_servers, topic, [{"value": None, "key": "key"}])
     with pytest.raises(InvalidConfigurationError, match="declares value NOT NULL"):
         reads.table(engine, reads.ranges(topic), [Column("value", nullable=False)])
 
@@ -356,12 +343,9 @@ def test_nulls_in_a_column_that_must_have_none(broker, reads, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_records_that_are_gone(broker, reads, engine):
     topic = broker.create_topic(f"gone-{engine}", PARTITIONS)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for n in range(100):
-        producer.produce(topic, str(n), partition=n % 2)
-    assert producer.flush(30) == 0
+    write_records(broker.bootstrap_servers, topic, ({"value": str(n), "partition": n % 2} for n in range(100)))
     ranges = reads.ranges(topic)
-    reads.delete_before(topic, 0, 20)
+    delete_before(broker, topic, {0: 20})
     with pytest.raises(DataLossError) as error:
         reads.table(engine, ranges)
     assert (error.value.topic, error.value.partition, error.value.planned) == (topic, 0, 0)
@@ -377,9 +361,7 @@ def test_records_that_are_gone(broker, reads, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_topic_that_is_gone(broker, reads, engine):
     topic = broker.create_topic(f"deleted-{engine}", 1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    producer.produce(topic, "value")
-    assert producer.flush(30) == 0
+    write_records(broker.bootstrap_servers, topic, [{"value": "value"}])
     ranges = reads.ranges(topic)
     assert reads.table(engine, ranges).num_rows == 1
     broker.delete_topic(topic)

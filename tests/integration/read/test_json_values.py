@@ -11,14 +11,13 @@ from itertools import product
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql.functions import col, from_json, to_json
 
 from kafka_source.json_type import json_column_type
 from kafka_source.source.stream import HAS_READ_LIMITS
 from kafkagroup.progress import lag_of
 from tests.support.native import kernel
-from tests.support.records import reader, run_to_end, stream, to_topic
+from tests.support.records import reader, run_to_end, stream, to_topic, write_records
 
 JsonDecoder, JsonEncoder = kernel().JsonDecoder, kernel().JsonEncoder
 
@@ -26,10 +25,8 @@ SCHEMA = "id bigint, amount double, placed_at timestamp, tags array<string>"
 
 
 def write(kafka, topic, *values):
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for value in values:
-        producer.produce(topic, value, key=b"k", partition=0)
-    assert producer.flush(60) == 0
+    records = ({"value": value, "key": b"k", "partition": 0} for value in values)
+    write_records(kafka.bootstrap_servers, topic, records)
 
 
 @pytest.mark.parametrize("commit", ["batch", "sink"])

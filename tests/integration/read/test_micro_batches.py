@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
@@ -23,7 +21,7 @@ from kafka_source.source.stream import StreamReaderSpark40
 from kafkagroup.admin import Groups
 from tests.support.memberships import held, rejoin_until_joined
 from tests.support.queries import Job, query_of
-from tests.support.records import produce
+from tests.support.records import add_partitions, open_transaction, produce, send
 from tests.support.waiting import wait_until
 
 Start = Callable[..., MicroBatches]
@@ -65,19 +63,6 @@ def ranges(planner: MicroBatches, before: StreamOffset, end: StreamOffset) -> li
     return sorted(r for bundle in planner.tasks(before, end) for task in bundle.tasks for r in task.ranges)
 
 
-def more_partitions(kafka, topic: str, count: int) -> None:
-    admin = kafka.admin()
-    admin.create_partitions([NewPartitions(topic, count)])[topic].result(10)
-    wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == count, "the partitions")
-
-
-def produce_to(kafka, tp: TopicPartition, count: int) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for _ in range(count):
-        producer.produce(tp.topic, b"v", partition=tp.partition)
-    assert producer.flush(60) == 0
-
-
 @pytest.mark.parametrize("stopped", [False, True])
 @pytest.mark.parametrize("commit", ["batch", "task"])
 @pytest.mark.parametrize("starting", [None, '{"%s": {"0": -1}}'])
@@ -95,8 +80,8 @@ def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_recor
     assert planner.next(before, limited=True) is before
     if stopped:
         planner.close()
-    more_partitions(kafka, name, 2)
-    produce_to(kafka, TopicPartition(name, 1), 50)
+    add_partitions(kafka, name, 2)
+    send(kafka, name, range(50), 1)
     if stopped:
         planner = start(subscribe=name, kafka_group_id=group, commit=commit, **given)
     assert ranges(planner, before, after(planner, before)) == [Range(name, 1, 0, 50, epoch=0)]
@@ -121,12 +106,7 @@ def test_a_query_waits_for_others_that_may_take_longer_than_itself(
 
 def test_a_position_behind_the_last_stable_offset_is_no_loss_of_data(kafka, topic, start):
     name = topic("open", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    for number in range(10):
-        producer.produce(name, str(number).encode())
-    assert producer.flush(60) == 0
+    producer = open_transaction(kafka.bootstrap_servers, name, name, map(str, range(10)))
     planner = start(subscribe=name, startingOffsets=f'{{"{name}": {{"0": 4}}}}', kafka_isolation_level="read_committed")
     before = planner.next(StreamOffset(), limited=True)
     assert before.ends == {TopicPartition(name, 0): 4}

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 
 import pytest
-from confluent_kafka import ElectionType, Producer
+from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import InputPartition
@@ -33,7 +33,7 @@ from kafkagroup.admin.watch_rates import GroupSample, History
 from kafkagroup.cli.rows import overview
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.queries import Job, query_of
-from tests.support.records import produce
+from tests.support.records import produce, write_records
 from tests.support.unclean_election import LOSES_RECORDS, lose_records, replicas_of
 from tests.support.waiting import wait_until
 
@@ -64,11 +64,9 @@ class Outage:
 
     def produce(self, *numbers: int) -> list[int]:
         """Write ten records to each of these partitions; returns their values."""
-        producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers})
         values = [1000 * number + self._count + n for number in numbers for n in range(10)]
-        for value in values:
-            producer.produce(self.topic, str(value).encode(), partition=value // 1000)
-        assert producer.flush(30) == 0
+        records = ({"value": str(value), "partition": value // 1000} for value in values)
+        write_records(self.kafka.bootstrap_servers, self.topic, records)
         self._count += 10
         return sorted(values)
 

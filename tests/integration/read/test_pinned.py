@@ -12,8 +12,7 @@ import kafkagroup
 from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.pinned_read import pinned_ranges
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from tests.parity.topics import add_partitions
-from tests.support.records import create_again, numbers, produce
+from tests.support.records import add_partitions, create_again, numbers, produce
 from tests.support.waiting import wait_until
 
 PARTITIONS = 3

@@ -6,13 +6,12 @@ import json
 import time
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.functions import spark_partition_id
 
 import kafkagroup
 from kafkagroup.progress import lag_of, sources_of
-from tests.support.records import produce, run_to_end, stream, to_files, written
+from tests.support.records import produce, run_to_end, stream, to_files, write_records, written
 from tests.support.waiting import wait_until
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
@@ -26,10 +25,8 @@ def committed(groups, group, topic):
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_micro_batches_have_about_as_many_bytes_as_the_limit_says(spark, kafka, topic, tmp_path, engine):
     name, count, size = topic("heavy", partitions=2), 300, 1000
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.num.messages": 5})
-    for number in range(count):
-        producer.produce(name, f"{number:0{size}}", partition=number % 2)
-    assert producer.flush(60) == 0
+    records = ({"value": f"{number:0{size}}", "partition": number % 2} for number in range(count))
+    write_records(kafka.bootstrap_servers, name, records, {"batch.num.messages": 5})
     options = {"startingOffsets": "earliest", "engine": engine, "maxBytesPerTrigger": "50k"}
     query = run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path))
     assert written(tmp_path / "out") == list(range(count))

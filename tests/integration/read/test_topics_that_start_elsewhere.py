@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
 from kafkagroup.embedded import EmbeddedKafka
-from tests.parity.topics import delete_before
 from tests.support.queries import query_of
-from tests.support.records import Topic, numbers, produce, reader
+from tests.support.records import Topic, delete_before, numbers, produce, reader
 
 Start = Callable[..., MicroBatches]
 

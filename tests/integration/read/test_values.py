@@ -11,14 +11,13 @@ from decimal import Decimal
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer
 
 import kafkagroup
 from kafkagroup.embedded import SchemaRegistry
 from kafkagroup.progress import lag_of
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
-from tests.support.records import reader, stream
+from tests.support.records import reader, stream, write_records
 from tests.support.registry_server import Answer
 from tests.support.waiting import wait_until
 
@@ -38,10 +37,8 @@ BROKEN: Answer = 503, {}, b"<html>"
 
 
 def write(kafka, topic, *values, partition=0, key=b"k", headers=None):
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for value in values:
-        producer.produce(topic, value, key=key, partition=partition, headers=headers)
-    assert producer.flush(60) == 0
+    place = {"key": key, "partition": partition, "headers": headers}
+    write_records(kafka.bootstrap_servers, topic, ({"value": value, **place} for value in values))
 
 
 def avro(registry, **options):

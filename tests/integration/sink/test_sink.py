@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from kafka_source.datasource import register
 from kafka_source.runtime.deadline import Deadline
 from kafkagroup.embedded import EmbeddedKafka
-from tests.parity.topics import add_partitions
-from tests.support.records import Topic, run_to_end, to_topic
+from tests.support.records import Topic, add_partitions, run_to_end, to_topic
 
 HEADERS = "array<struct<key:string,value:binary>>"
 

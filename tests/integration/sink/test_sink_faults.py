@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
@@ -30,7 +29,7 @@ from kafka_source.sink.writer import BatchWriter, batch_writer
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.support.records import CommittedReader, Topic
+from tests.support.records import CommittedReader, Topic, add_partitions
 from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, visible, whole
 from tests.support.waiting import wait_until
 
@@ -290,7 +289,6 @@ def test_what_cannot_be_seen_is_told_at_every_start_until_it_can(kafka: Embedded
     assert visible(kafka, sink.topic, TASKS * 20) == whole(0)
     with pytest.raises(NotVisibleError, match=f"{sink.topic}-1"):
         sink.begin(seconds=4)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(sink.topic, 2)])[sink.topic].result(60)
+    add_partitions(kafka, sink.topic, 2)
     sink.run(0, 1)
     assert visible(kafka, sink.topic, TASKS * 40, partitions=2) == whole(0, 1)

@@ -11,7 +11,6 @@ from types import ModuleType
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 from pyarrow import parquet
 from pyspark.sql.streaming import DataStreamReader
 
@@ -20,8 +19,7 @@ from kafka_source.client_config import Settings
 from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.parity.topics import send
-from tests.support.records import Topic
+from tests.support.records import Topic, send, write_records
 
 pipelines: ModuleType | None
 try:
@@ -108,12 +106,11 @@ def change_customers(kafka: EmbeddedKafka, topic: str) -> None:
     """Write changes as Debezium does for a table with three rows, of which one is renamed and one deleted."""
     ann, bob, eve = ({"id": number, "name": name} for number, name in enumerate(("ann", "bob", "eve")))
     changes = [("c", None, ann), ("c", None, bob), ("r", None, eve), ("u", ann, {"id": 0, "name": "anna"})]
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    records = []
     for lsn, (operation, before, after) in enumerate([*changes, ("d", bob, None)]):
         change = {"before": before, "after": after, "op": operation, "source": {"lsn": lsn}}
-        producer.produce(topic, key=str((after or bob)["id"]), value=json.dumps(change))
-    producer.produce(topic, key=str(bob["id"]), value=None)
-    producer.flush()
+        records.append({"key": str((after or bob)["id"]), "value": json.dumps(change)})
+    write_records(kafka.bootstrap_servers, topic, [*records, {"key": str(bob["id"]), "value": None}])
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason="pipelines came with Spark 4.1")
