@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -51,53 +52,60 @@ def out(topic: Topic) -> str:
     return topic("arrow-consume-out", partitions=PARTITIONS)
 
 
-@pytest.fixture
-def name(topic: Topic) -> str:
-    """A fresh topic; its name is the group's, too."""
-    return topic("arrow-consume", partitions=PARTITIONS)
+@dataclass
+class Orders:
+    """A fresh topic and the group that reads it, which have one name.
+
+    Attributes:
+        settings: The settings of a member.
+    """
+
+    kafka: EmbeddedKafka
+    groups: Groups
+    name: str
+    settings: dict[str, str]
+
+    def write(self, numbers: range) -> None:
+        """Write numbers, round robin over the partitions."""
+        write(self.kafka, self.name, numbers, partitions=PARTITIONS)
+
+    def consume(self, more: dict[str, str | int] | None = None, **options: Any) -> arrow.GroupStream:
+        """A member with more settings; the options are arguments of `arrow.consume`."""
+        return arrow.consume(self.name, {**self.settings, **(more or {})}, **options)
+
+    def committed(self) -> int:
+        """The sum of the group's offsets, which is the number of records before them."""
+        return sum(self.groups.committed(self.name).values())
+
+    def members(self) -> int:
+        return len(self.shares())
+
+    def shares(self) -> list[int]:
+        try:
+            return [len(one.partitions) for one in self.groups.describe(self.name).members]
+        except UnknownGroupError:
+            return []
+
+    def remove_members(self) -> None:
+        client = cached_client(Settings({"bootstrap.servers": self.kafka.bootstrap_servers}))
+        found = [(one.member_id, one.instance_id) for one in self.groups.describe(self.name).members]
+        client.run(leave_group(client, self.name, found, "a test", Deadline(SECONDS)))
 
 
 @pytest.fixture
-def settings(kafka: EmbeddedKafka, name: str) -> dict[str, str]:
-    return {
+def orders(kafka: EmbeddedKafka, topic: Topic, groups: Groups) -> Orders:
+    name = topic("arrow-consume", partitions=PARTITIONS)
+    settings = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "group.id": name,
         "heartbeat.interval.ms": "200",
         "session.timeout.ms": "10000",
     }
-
-
-@pytest.fixture
-def groups(kafka: EmbeddedKafka) -> Groups:
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-
-
-def write_all(kafka: EmbeddedKafka, topic: str, numbers: range) -> None:
-    """Write numbers, round robin over the partitions that a test's topic has."""
-    write(kafka, topic, numbers, partitions=PARTITIONS)
+    return Orders(kafka, groups, name, settings)
 
 
 def numbers(stream: arrow.Stream) -> list[int]:
     return [int(value) for batch in stream for value in batch["value"].to_pylist()]
-
-
-def committed(groups: Groups, group: str) -> int:
-    """The sum of the group's offsets, which is the number of records before them."""
-    return sum(groups.committed(group).values())
-
-
-def members(groups: Groups, group: str) -> int:
-    try:
-        return len(groups.describe(group).members)
-    except UnknownGroupError:
-        return 0
-
-
-def shares(groups: Groups, group: str) -> list[int]:
-    try:
-        return [len(one.partitions) for one in groups.describe(group).members]
-    except UnknownGroupError:
-        return []
 
 
 class Loop:
@@ -126,11 +134,11 @@ class Loop:
 
 
 @pytest.fixture
-def loops(name: str, settings: dict[str, str]) -> Iterator[Callable[[], Loop]]:
+def loops(orders: Orders) -> Iterator[Callable[[], Loop]]:
     made: list[Loop] = []
 
     def make() -> Loop:
-        made.append(Loop(name, settings))
+        made.append(Loop(orders.name, orders.settings))
         return made[-1]
 
     yield make
@@ -139,74 +147,61 @@ def loops(name: str, settings: dict[str, str]) -> Iterator[Callable[[], Loop]]:
 
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
-def test_a_group_goes_on_where_it_has_committed(
-    kafka: EmbeddedKafka,
-    name: str,
-    settings: dict[str, str],
-    groups: Groups,
-    engine: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, columns="value string", max_wait=0, engine=engine) as stream:
+def test_a_group_goes_on_where_it_has_committed(orders: Orders, engine: str, caplog: pytest.LogCaptureFixture) -> None:
+    orders.write(range(40))
+    with orders.consume(columns="value string", max_wait=0, engine=engine) as stream:
         assert sorted(numbers(stream)) == list(range(40))
-        assert committed(groups, name) == 0
+        assert orders.committed() == 0
         stream.commit()
-        assert committed(groups, name) == 40
-        write_all(kafka, name, range(40, 80))
+        assert orders.committed() == 40
+        orders.write(range(40, 80))
         assert sorted(numbers(stream)) == list(range(40, 80)), "the next iteration goes on"
         assert stream.schema.names == ["value"]
         assert stream.progress.records == 80 and stream.progress.lag == 0
-    assert committed(groups, name) == 40, "what nobody asked to commit is not committed"
-    with arrow.consume(name, settings, columns="value string", max_wait=0, engine=engine) as stream:
+    assert orders.committed() == 40, "what nobody asked to commit is not committed"
+    with orders.consume(columns="value string", max_wait=0, engine=engine) as stream:
         assert sorted(numbers(stream)) == list(range(40, 80))
     assert [one.message for one in caplog.records if one.name.startswith("kafka")] == [], "no warning for what is meant"
 
 
-def test_a_commit_is_of_what_was_handed_out(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
-) -> None:
-    write_all(kafka, name, range(4000))
-    with arrow.consume(name, settings, max_bytes=16_000) as stream:
+def test_a_commit_is_of_what_was_handed_out(orders: Orders) -> None:
+    orders.write(range(4000))
+    with orders.consume(max_bytes=16_000) as stream:
         batches = iter(stream)
         first = next(batches).num_rows + next(batches).num_rows
         stream.commit()
-        assert 0 < first == committed(groups, name) < 4000
+        assert 0 < first == orders.committed() < 4000
         for batch in batches:
             first += batch.num_rows
             if first == 4000:
                 break
         stream.commit()
-    assert committed(groups, name) == 4000
+    assert orders.committed() == 4000
 
 
-def test_members_share_the_partitions_and_take_over(
-    kafka: EmbeddedKafka, name: str, groups: Groups, loops: Callable[[], Loop]
-) -> None:
+def test_members_share_the_partitions_and_take_over(orders: Orders, loops: Callable[[], Loop]) -> None:
     first, second = loops(), loops()
-    wait_until(lambda: shares(groups, name) == [2, 2], "equal shares", SECONDS)
-    write_all(kafka, name, range(400))
+    wait_until(lambda: orders.shares() == [2, 2], "equal shares", SECONDS)
+    orders.write(range(400))
     wait_until(lambda: len(first.seen) + len(second.seen) >= 400, "the records", SECONDS)
     assert sorted(first.seen + second.seen) == list(range(400))
     assert (len(first.partitions), len(second.partitions)) == (2, 2)
     second.close()
-    write_all(kafka, name, range(400, 800))
+    orders.write(range(400, 800))
     wait_until(lambda: len(first.seen) >= 600, "the other's partitions", SECONDS)
     assert sorted(first.seen + second.seen) == list(range(800))
     # The loop commits what it has seen.
-    wait_until(lambda: committed(groups, name) == 800, "the commit of the last batch", SECONDS)
+    wait_until(lambda: orders.committed() == 800, "the commit of the last batch", SECONDS)
 
 
-def test_an_error_in_the_loop_leaves_at_once_and_commits_nothing(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
-) -> None:
-    write_all(kafka, name, range(40))
-    with pytest.raises(ZeroDivisionError), arrow.consume(name, settings) as stream:
+def test_an_error_in_the_loop_leaves_at_once_and_commits_nothing(orders: Orders) -> None:
+    orders.write(range(40))
+    with pytest.raises(ZeroDivisionError), orders.consume() as stream:
         for _ in stream:
-            assert members(groups, name) == 1
+            assert orders.members() == 1
             raise ZeroDivisionError
-    assert members(groups, name) == 0
-    assert committed(groups, name) == 0
+    assert orders.members() == 0
+    assert orders.committed() == 0
     with pytest.raises(ValueError, match="closed"):
         stream.commit()
 
@@ -222,28 +217,26 @@ with arrow.consume(sys.argv[1], {"bootstrap.servers": sys.argv[2], "group.id": s
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "broken pipe"])
-def test_a_program_that_ends_leaves_at_once_and_commits_nothing(
-    kafka: EmbeddedKafka, name: str, groups: Groups, how: str
-) -> None:
-    write_all(kafka, name, range(40))
-    command = [sys.executable, "-c", PROGRAM, name, kafka.bootstrap_servers]
+def test_a_program_that_ends_leaves_at_once_and_commits_nothing(orders: Orders, how: str) -> None:
+    orders.write(range(40))
+    command = [sys.executable, "-c", PROGRAM, orders.name, orders.kafka.bootstrap_servers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None and running.stderr is not None
         assert int(running.stdout.readline()) > 0
-        assert members(groups, name) == 1
+        assert orders.members() == 1
         if how == "Ctrl-C":
             _interrupt(running)
         else:
             running.stdout.close()
-            write_all(kafka, name, range(4))
+            orders.write(range(4))
         try:
             running.wait(SECONDS)
         finally:
             running.kill()
         error = running.stderr.read()
     assert ("KeyboardInterrupt" if how == "Ctrl-C" else "BrokenPipeError") in error
-    assert members(groups, name) == 0
-    assert committed(groups, name) == 0
+    assert orders.members() == 0
+    assert orders.committed() == 0
 
 
 _OPENS = """
@@ -277,26 +270,26 @@ _ENDS = {
 
 @pytest.mark.parametrize("how", _ENDS)
 def test_a_program_that_ends_without_a_close_leaves_or_is_removed_when_its_session_ends(
-    kafka: EmbeddedKafka, name: str, groups: Groups, how: str
+    orders: Orders, how: str
 ) -> None:
-    write_all(kafka, name, range(40))
+    orders.write(range(40))
     code, exit_code = _ENDS[how]
-    command = [sys.executable, "-c", _OPENS + code, name, kafka.bootstrap_servers]
+    command = [sys.executable, "-c", _OPENS + code, orders.name, orders.kafka.bootstrap_servers]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None and running.stdin is not None
         read = int(running.stdout.readline())
-        assert members(groups, name) == 1
+        assert orders.members() == 1
         print(file=running.stdin, flush=True)
         try:
             assert running.wait(SECONDS) == exit_code
         finally:
             running.kill()
     if how == "os._exit":
-        assert members(groups, name) == 1
-        wait_until(lambda: members(groups, name) == 0, "the end of its session", SECONDS)
-    assert members(groups, name) == 0
+        assert orders.members() == 1
+        wait_until(lambda: orders.members() == 0, "the end of its session", SECONDS)
+    assert orders.members() == 0
     # The child has neither left the group of its parent nor taken its connections.
-    assert committed(groups, name) == (read if "forked" in how else 0)
+    assert orders.committed() == (read if "forked" in how else 0)
 
 
 def _interrupt(running: subprocess.Popen[str]) -> None:
@@ -311,9 +304,7 @@ def _interrupt(running: subprocess.Popen[str]) -> None:
         running.send_signal(signal.SIGINT)
 
 
-def test_a_member_in_a_thread_reads_added_partitions_after_the_main_thread_has_ended(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
-) -> None:
+def test_a_member_in_a_thread_reads_added_partitions_after_the_main_thread_has_ended(orders: Orders) -> None:
     program = """
 import sys, threading
 from kafkagroup import arrow
@@ -331,47 +322,37 @@ def read(topic, servers):
 
 threading.Thread(target=read, args=sys.argv[1:]).start()
 """
-    write(kafka, name, range(1), partitions=1)
-    command = [sys.executable, "-c", program, name, kafka.bootstrap_servers]
+    write(orders.kafka, orders.name, range(1), partitions=1)
+    command = [sys.executable, "-c", program, orders.name, orders.kafka.bootstrap_servers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "0\n"
-        add_partitions(kafka, name, PARTITIONS + 1)
-        write(kafka, name, range(4, 10), partitions=PARTITIONS + 1)
+        add_partitions(orders.kafka, orders.name, PARTITIONS + 1)
+        write(orders.kafka, orders.name, range(4, 10), partitions=PARTITIONS + 1)
         out, err = process.communicate(timeout=SECONDS)
     assert sorted(out.split()) == ["4", "5", "6", "7", "8", "9"]
     assert (err, process.returncode) == ("", 0)
 
 
-def test_a_member_that_was_removed_is_told_by_its_commit_and_reads_again(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+def test_a_member_that_was_removed_is_told_by_its_commit_and_reads_again(orders: Orders) -> None:
+    orders.write(range(40))
+    with orders.consume(max_wait=0) as stream:
         assert len(numbers(stream)) == 40
         stream.commit()
-        write_all(kafka, name, range(40, 80))
+        orders.write(range(40, 80))
         assert sorted(numbers(stream)) == list(range(40, 80))
-        remove_members(kafka, groups, name)
-        with pytest.raises(FencedError, match=name):
+        orders.remove_members()
+        with pytest.raises(FencedError, match=orders.name):
             stream.commit()
-        assert committed(groups, name) == 40
+        assert orders.committed() == 40
         assert sorted(numbers(stream)) == list(range(40, 80)), "what is not committed is handed out again"
         stream.commit()
-    assert committed(groups, name) == 80
+    assert orders.committed() == 80
 
 
-def remove_members(kafka: EmbeddedKafka, groups: Groups, group: str) -> None:
-    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    found = [(one.member_id, one.instance_id) for one in groups.describe(group).members]
-    client.run(leave_group(client, group, found, "a test", Deadline(SECONDS)))
-
-
-def test_a_caller_that_takes_too_long_loses_its_partitions(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, loops: Callable[[], Loop]
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, {**settings, "max.poll.interval.ms": 1500}) as stream:
+def test_a_caller_that_takes_too_long_loses_its_partitions(orders: Orders, loops: Callable[[], Loop]) -> None:
+    orders.write(range(40))
+    with orders.consume({"max.poll.interval.ms": 1500}) as stream:
         handed = next(iter(stream)).num_rows
         assert handed > 0
         other = loops()
@@ -382,19 +363,19 @@ def test_a_caller_that_takes_too_long_loses_its_partitions(
 
 
 def test_a_member_that_was_too_slow_goes_on_where_others_have_committed(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, loops: Callable[[], Loop]
+    orders: Orders, loops: Callable[[], Loop]
 ) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, {**settings, "max.poll.interval.ms": 1500}, max_wait=0) as slow:
+    orders.write(range(40))
+    with orders.consume({"max.poll.interval.ms": 1500}, max_wait=0) as slow:
         assert len(numbers(slow)) == 40
         slow.commit()
         loops()
-        write_all(kafka, name, range(40, 80))
-        wait_until(lambda: committed(groups, name) == 80, "another member, which reads what comes", SECONDS)
+        orders.write(range(40, 80))
+        wait_until(lambda: orders.committed() == 80, "another member, which reads what comes", SECONDS)
         for _ in range(3):
             assert numbers(slow) == []
             slow.commit()
-        assert (committed(groups, name), shares(groups, name)) == (80, [2, 2])
+        assert (orders.committed(), orders.shares()) == (80, [2, 2])
 
 
 def fail_until(done: Callable[[], bool], stream: arrow.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,117 +400,100 @@ def fail_until(done: Callable[[], bool], stream: arrow.Stream, monkeypatch: pyte
 
 
 def test_a_commit_after_failed_looks_for_records_does_not_undo_what_other_members_have_committed(
-    kafka: EmbeddedKafka,
-    name: str,
-    settings: dict[str, str],
-    groups: Groups,
-    loops: Callable[[], Loop],
-    monkeypatch: pytest.MonkeyPatch,
+    orders: Orders, loops: Callable[[], Loop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+    orders.write(range(40))
+    with orders.consume(max_wait=0) as stream:
         assert len(numbers(stream)) == 40
         other = loops()
-        fail_until(lambda: shares(groups, name) == [2, 2], stream, monkeypatch)
-        write_all(kafka, name, range(40, 80))
-        wait_until(lambda: committed(groups, name) == 40, "the other's commit of all in two partitions", SECONDS)
+        fail_until(lambda: orders.shares() == [2, 2], stream, monkeypatch)
+        orders.write(range(40, 80))
+        wait_until(lambda: orders.committed() == 40, "the other's commit of all in two partitions", SECONDS)
         other.close()
-        fail_until(lambda: shares(groups, name) == [4], stream, monkeypatch)
+        fail_until(lambda: orders.shares() == [4], stream, monkeypatch)
         stream.commit()
-        assert committed(groups, name) == 60, "20 of the other two partitions were handed out before"
+        assert orders.committed() == 60, "20 of the other two partitions were handed out before"
         assert len(numbers(stream)) == 20
         stream.commit()
-    assert committed(groups, name) == 80
+    assert orders.committed() == 80
 
 
 @pytest.mark.requires_native
 def test_a_transaction_after_a_failed_look_for_records_writes_nothing_that_other_members_got(
-    kafka: EmbeddedKafka,
-    name: str,
-    settings: dict[str, str],
-    groups: Groups,
-    loops: Callable[[], Loop],
-    out: str,
-    monkeypatch: pytest.MonkeyPatch,
+    orders: Orders, loops: Callable[[], Loop], out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+    orders.write(range(40))
+    with orders.consume(max_wait=0) as stream:
         batches = list(stream)
         other = loops()
-        fail_until(lambda: shares(groups, name) == [2, 2], stream, monkeypatch)
-        wait_until(lambda: committed(groups, name) == 20, "the other's commit", SECONDS)
+        fail_until(lambda: orders.shares() == [2, 2], stream, monkeypatch)
+        wait_until(lambda: orders.committed() == 20, "the other's commit", SECONDS)
         with pytest.raises(FencedError, match="has rebalanced"), stream.transaction() as transaction:
             for batch in batches:
                 transaction.write(out, batch)
-        assert values(out, settings) == []
+        assert values(out, orders.settings) == []
         for batch in stream:
             with stream.transaction() as transaction:
                 transaction.write(out, batch)
-        assert sorted([*values(out, settings), *other.seen]) == list(range(40))
-    assert committed(groups, name) == 40
+        assert sorted([*values(out, orders.settings), *other.seen]) == list(range(40))
+    assert orders.committed() == 40
 
 
-def test_records_of_an_added_partition_are_handed_out_again_if_nobody_has_committed_them(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
-) -> None:
+def test_records_of_an_added_partition_are_handed_out_again_if_nobody_has_committed_them(orders: Orders) -> None:
     seen: list[int] = []
-    with arrow.consume(name, {**settings, "metadata.max.age.ms": "200"}, start="latest", max_wait=0.1) as stream:
+    with orders.consume({"metadata.max.age.ms": "200"}, start="latest", max_wait=0.1) as stream:
         assert numbers(stream) == []
-        add_partitions(kafka, name, PARTITIONS + 1)
-        write(kafka, name, [PARTITIONS], partitions=PARTITIONS + 1)
+        add_partitions(orders.kafka, orders.name, PARTITIONS + 1)
+        write(orders.kafka, orders.name, [PARTITIONS], partitions=PARTITIONS + 1)
         wait_until(lambda: seen.extend(numbers(stream)) or seen == [PARTITIONS], "the record", SECONDS)
-    with arrow.consume(name, settings, start="latest", max_wait=0) as stream:
+    with orders.consume(start="latest", max_wait=0) as stream:
         assert numbers(stream) == [PARTITIONS]
 
 
 def test_a_read_that_finds_its_topic_created_again_commits_no_end_of_its_plan(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Engine:
         """Finds out in the middle of its read, and leaves the old topic's records out."""
 
         def read(self, _: FetchRequest) -> Iterator[pa.RecordBatch]:
-            kafka.delete_topic(name)
-            create_again(kafka, name, partitions=PARTITIONS)
+            orders.kafka.delete_topic(orders.name)
+            create_again(orders.kafka, orders.name, partitions=PARTITIONS)
             return iter(())
 
     # As brokers before 4.1 take it: by the topic's name.
     monkeypatch.setattr(OffsetCommitRequest, "max_version", 9)
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
+    orders.write(range(40))
+    with orders.consume(max_wait=0, fail_on_data_loss=False) as stream:
         with monkeypatch.context() as patch:
             patch.setattr(ENGINE, lambda *_: Engine())
             assert numbers(stream) == []
-        write_all(kafka, name, range(8))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+        orders.write(range(8))
+    with orders.consume(max_wait=0) as stream:
         assert sorted(numbers(stream)) == list(range(8))
 
 
 @pytest.mark.requires_native
-def test_a_transaction_does_not_commit_for_a_topic_that_was_created_again(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+def test_a_transaction_does_not_commit_for_a_topic_that_was_created_again(orders: Orders, out: str) -> None:
+    orders.write(range(40))
+    with orders.consume(max_wait=0) as stream:
         with pytest.raises(DataLossError, match="created again"), stream.transaction() as transaction:
             for batch in stream:
                 transaction.write(out, batch)
-            kafka.delete_topic(name)
-            create_again(kafka, name, partitions=PARTITIONS)
-        assert (values(out, settings), committed(groups, name)) == ([], 0)
+            orders.kafka.delete_topic(orders.name)
+            create_again(orders.kafka, orders.name, partitions=PARTITIONS)
+        assert (values(out, orders.settings), orders.committed()) == ([], 0)
 
 
 @pytest.mark.requires_native
-def test_a_member_that_has_committed_everything_has_no_lag(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
-) -> None:
-    producer = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{name}-writer"}
-    arrow.write(name, pl.DataFrame({"value": [str(number) for number in range(40)]}), producer)
-    with arrow.consume(name, {**settings, "isolation.level": "read_committed"}, max_wait=0) as stream:
+def test_a_member_that_has_committed_everything_has_no_lag(orders: Orders) -> None:
+    producer = {"bootstrap.servers": orders.kafka.bootstrap_servers, "transactional.id": f"{orders.name}-writer"}
+    arrow.write(orders.name, pl.DataFrame({"value": [str(number) for number in range(40)]}), producer)
+    with orders.consume({"isolation.level": "read_committed"}, max_wait=0) as stream:
         for _ in stream:
             stream.commit()
-    assert committed(groups, name) > 40, "the offsets of the records and of the markers"
-    assert sum(row.lag or 0 for row in groups.lag(name)) == 0
+    assert orders.committed() > 40, "the offsets of the records and of the markers"
+    assert sum(row.lag or 0 for row in orders.groups.lag(orders.name)) == 0
 
 
 def values(topic: str, settings: dict[str, str]) -> list[int]:
@@ -538,79 +502,70 @@ def values(topic: str, settings: dict[str, str]) -> list[int]:
 
 
 @pytest.mark.requires_native
-def test_a_transaction_commits_records_and_offsets_or_neither(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, {**settings, "compression.type": "lz4"}, max_wait=0) as stream:
+def test_a_transaction_commits_records_and_offsets_or_neither(orders: Orders, out: str) -> None:
+    orders.write(range(40))
+    with orders.consume({"compression.type": "lz4"}, max_wait=0) as stream:
         with pytest.raises(ZeroDivisionError), stream.transaction() as transaction:
             for batch in stream:
                 assert transaction.write(out, batch) == batch.num_rows
             raise ZeroDivisionError
-        assert (values(out, settings), committed(groups, name)) == ([], 0)
+        assert (values(out, orders.settings), orders.committed()) == ([], 0)
         seen = 0
         for batch in stream:
             with stream.transaction() as transaction:
                 transaction.write(out, batch)
             seen += batch.num_rows
-            assert committed(groups, name) == seen
+            assert orders.committed() == seen
         assert seen == 40, "what was not committed is handed out again"
         with stream.transaction():
             pass
-        write_all(kafka, name, range(40, 80))
+        orders.write(range(40, 80))
         batch = next(iter(stream))
         with stream.transaction():
             pass  # Its records are dropped on purpose.
-        assert committed(groups, name) == 40 + batch.num_rows
-    assert values(out, settings) == list(range(40))
+        assert orders.committed() == 40 + batch.num_rows
+    assert values(out, orders.settings) == list(range(40))
 
 
 @pytest.mark.requires_native
-def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(orders: Orders, out: str) -> None:
+    orders.write(range(40))
+    with orders.consume(max_wait=0) as stream:
         batches = list(stream)
-        with pytest.raises(FencedError, match=name), stream.transaction() as transaction:
+        with pytest.raises(FencedError, match=orders.name), stream.transaction() as transaction:
             for batch in batches:
                 transaction.write(out, batch)
-            remove_members(kafka, groups, name)
-        assert (values(out, settings), committed(groups, name)) == ([], 0)
+            orders.remove_members()
+        assert (values(out, orders.settings), orders.committed()) == ([], 0)
         with stream.transaction() as transaction:
             for batch in stream:
                 transaction.write(out, batch)
-    assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+    assert (values(out, orders.settings), orders.committed()) == (list(range(40)), 40)
 
 
 @pytest.mark.requires_native
 def test_a_transaction_leaves_nothing_after_an_error_of_a_write_that_its_block_catches(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
+    orders: Orders, out: str
 ) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, {**settings, "max.request.size": 1000}, max_wait=0) as stream:
+    orders.write(range(40))
+    with orders.consume({"max.request.size": 1000}, max_wait=0) as stream:
         batches = list(stream)
         with pytest.raises(AbortableError, match="Repeat the block") as problem, stream.transaction() as transaction:
             with pytest.raises(InvalidConfigurationError, match="2070 bytes"):
                 transaction.write(out, pa.table({"value": ["1", "x" * 2000, "3"]}))
             transaction.write(out, pa.table({"value": ["4"]}))
         assert "2070 bytes" in str(problem.value) and isinstance(problem.value.__cause__, InvalidConfigurationError)
-        assert (values(out, settings), committed(groups, name)) == ([], 0)
+        assert (values(out, orders.settings), orders.committed()) == ([], 0)
         with stream.transaction() as transaction:
             for batch in batches:
                 transaction.write(out, batch)
-    assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+    assert (values(out, orders.settings), orders.committed()) == (list(range(40)), 40)
 
 
 @pytest.mark.requires_native
 @pytest.mark.parametrize("error", [DataLossError, KeyboardInterrupt])
 def test_an_error_of_a_stream_that_is_written_is_the_caller_s(
-    kafka: EmbeddedKafka,
-    name: str,
-    settings: dict[str, str],
-    out: str,
-    monkeypatch: pytest.MonkeyPatch,
-    error: type[BaseException],
+    orders: Orders, out: str, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     class Engine:
         """Is interrupted."""
@@ -618,41 +573,41 @@ def test_an_error_of_a_stream_that_is_written_is_the_caller_s(
         def read(self, _: FetchRequest) -> Iterator[pa.RecordBatch]:
             raise KeyboardInterrupt
 
-    write_all(kafka, name, range(40))
+    orders.write(range(40))
     start = dict.fromkeys(range(PARTITIONS), 0)
     if error is DataLossError:
         start[1] = 99
     else:
         monkeypatch.setattr(ENGINE, lambda *_: Engine())
-    with arrow.consume(name, settings, start=start, max_wait=0) as stream:
+    with orders.consume(start=start, max_wait=0) as stream:
         with pytest.raises(error):
-            arrow.write(out, stream, {"bootstrap.servers": kafka.bootstrap_servers})
+            arrow.write(out, stream, {"bootstrap.servers": orders.kafka.bootstrap_servers})
         with pytest.raises(error), stream.transaction() as transaction:
             transaction.write(out, stream)
 
 
 @pytest.mark.requires_native
 def test_a_transaction_that_is_repeated_writes_its_records_once(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str, monkeypatch: pytest.MonkeyPatch
+    orders: Orders, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+    orders.write(range(40))
+    with orders.consume(max_wait=0) as stream:
         for batch in stream:
             with pytest.raises(TimeoutError), stream.transaction() as transaction:
                 transaction.write(out, batch)
                 raise TimeoutError
             with stream.transaction() as transaction:
                 transaction.write(out, batch)
-        assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+        assert (values(out, orders.settings), orders.committed()) == (list(range(40)), 40)
 
-        write_all(kafka, name, range(40, 80))
+        orders.write(range(40, 80))
         batches = list(stream)
         with pytest.raises(TimeoutError), stream.transaction():
             raise TimeoutError
         with pytest.raises(FencedError, match="returned again"), stream.transaction() as transaction:
             for batch in itertools.chain(batches, stream):
                 transaction.write(out, batch)
-        assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+        assert (values(out, orders.settings), orders.committed()) == (list(range(40)), 40)
 
         async def lose_the_answer(*arguments: Any, **named: Any) -> None:
             await commit_in(*arguments, **named)
@@ -667,25 +622,19 @@ def test_a_transaction_that_is_repeated_writes_its_records_once(
             for batch in batches:
                 transaction.write(out, batch)
         assert list(stream) == []
-    assert (values(out, settings), committed(groups, name)) == (list(range(80)), 80)
+    assert (values(out, orders.settings), orders.committed()) == (list(range(80)), 80)
 
 
 @pytest.mark.requires_native
 @pytest.mark.parametrize("fails", ["kafka_source.cluster.lookup.Cluster.latest_with_epochs", ENGINE])
 def test_a_transaction_that_is_repeated_after_an_error_of_going_on_is_refused(
-    kafka: EmbeddedKafka,
-    name: str,
-    settings: dict[str, str],
-    groups: Groups,
-    out: str,
-    monkeypatch: pytest.MonkeyPatch,
-    fails: str,
+    orders: Orders, out: str, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RetriableError("a test")
 
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0) as stream:
+    orders.write(range(40))
+    with orders.consume(max_wait=0) as stream:
         batches = list(stream)
         with pytest.raises(TimeoutError), stream.transaction():
             raise TimeoutError
@@ -696,75 +645,68 @@ def test_a_transaction_that_is_repeated_after_an_error_of_going_on_is_refused(
             with pytest.raises(FencedError, match="returned again"), stream.transaction() as transaction:
                 for batch in batches:
                     transaction.write(out, batch)
-        assert (values(out, settings), committed(groups, name)) == ([], 0)
+        assert (values(out, orders.settings), orders.committed()) == ([], 0)
         for batch in stream:
             with stream.transaction() as transaction:
                 transaction.write(out, batch)
-    assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+    assert (values(out, orders.settings), orders.committed()) == (list(range(40)), 40)
 
 
-def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
-    without = {key: value for key, value in settings.items() if key != "group.id"}
+def test_wrong_arguments_are_said(orders: Orders) -> None:
+    without = {key: value for key, value in orders.settings.items() if key != "group.id"}
     with pytest.raises(OptionError, match=r"^Option group\.id"):
-        arrow.consume(name, without)
+        arrow.consume(orders.name, without)
     with pytest.raises(OptionError, match=r"^Option start"):
-        arrow.consume(name, settings, start="@5")
+        orders.consume(start="@5")
     with pytest.raises(OptionError, match="without the prefix"):
-        arrow.consume(name, {**settings, "kafka.client.id": "x"})
+        orders.consume({"kafka.client.id": "x"})
     with pytest.raises(OptionError, match="use start"):
-        arrow.consume(name, {**settings, "auto.offset.reset": "latest"})
+        orders.consume({"auto.offset.reset": "latest"})
     with pytest.raises(OptionError, match=r"^Option group\.protocol.*classic"):
         arrow.consume(
-            name, {"bootstrap.servers": settings["bootstrap.servers"], "group.id": "g", "group.protocol": "consumer"}
+            orders.name,
+            {"bootstrap.servers": orders.settings["bootstrap.servers"], "group.id": "g", "group.protocol": "consumer"},
         )
 
 
-def test_errors_of_a_look_for_records_name_arguments_as_the_caller_writes_them(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, start={0: 0}) as stream, pytest.raises(OptionError, match=r"^Option start got"):
+def test_errors_of_a_look_for_records_name_arguments_as_the_caller_writes_them(orders: Orders) -> None:
+    orders.write(range(40))
+    with orders.consume(start={0: 0}) as stream, pytest.raises(OptionError, match=r"^Option start got"):
         next(iter(stream))
     start = {0: 99, 1: 0, 2: 0, 3: 0}
-    with arrow.consume(name, settings, start=start) as stream:
+    with orders.consume(start=start) as stream:
         with pytest.raises(DataLossError, match="give fail_on_data_loss=False") as lost:
             next(iter(stream))
     assert lost.value.planned == 99 and "failOnDataLoss" not in str(lost.value)
     with pytest.raises(OptionError, match=r"^Option fetch\.max\.bytes got 'abc'; it takes a whole number"):
-        arrow.consume(name, {**settings, "fetch.max.bytes": "abc"})
+        orders.consume({"fetch.max.bytes": "abc"})
 
 
-def test_what_came_after_the_start_and_was_not_committed_is_read_by_the_next_owner(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
-) -> None:
-    write_all(kafka, name, range(20))
-    with arrow.consume(name, settings, start="latest", max_wait=0.2) as first:
+def test_what_came_after_the_start_and_was_not_committed_is_read_by_the_next_owner(orders: Orders) -> None:
+    orders.write(range(20))
+    with orders.consume(start="latest", max_wait=0.2) as first:
         assert numbers(first) == []
-        write_all(kafka, name, range(20, 60))
+        orders.write(range(20, 60))
         assert sorted(numbers(first)) == list(range(20, 60))
-    with arrow.consume(name, settings, start="latest", max_wait=0.2) as second:
+    with orders.consume(start="latest", max_wait=0.2) as second:
         assert sorted(numbers(second)) == list(range(20, 60))
 
 
-def test_a_function_makes_the_rows_that_are_committed(kafka: EmbeddedKafka, name: str) -> None:
-    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name}
-    write(kafka, name, range(200), partitions=PARTITIONS)
+def test_a_function_makes_the_rows_that_are_committed(orders: Orders) -> None:
+    orders.write(range(200))
 
     def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise ValueError(next(batches).num_rows)
 
-    def committed() -> int:
-        return sum(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(name).values())
-
-    with arrow.consume(name, settings, max_wait=5, function=failing, schema=HALVES) as stream:
+    with orders.consume(max_wait=5, function=failing, schema=HALVES) as stream:
         with pytest.raises(InvalidConfigurationError, match="has failed with ValueError; its last batch had"):
             list(stream)
         stream.commit()
-    assert committed() == 0
+    assert orders.committed() == 0
     found: list[int] = []
-    with arrow.consume(name, settings, max_wait=3, columns="value string", function=halves, schema=HALVES) as stream:
+    with orders.consume(max_wait=3, columns="value string", function=halves, schema=HALVES) as stream:
         for batch in stream:
             found += batch["half"].to_pylist()
             stream.commit()
     assert sorted(found) == [number // 2 for number in range(20)]
-    assert committed() == 200
+    assert orders.committed() == 200
