@@ -69,7 +69,8 @@ def test_explicit_offsets_with_earliest_and_latest_in_json(formats: Formats, num
 def test_headers(kafka: EmbeddedKafka, formats: Formats) -> None:
     name = formats.topic("headers", ())
     some = [("a", b"b"), ("c", b"d"), ("c", b"e"), ("f", None)]
-    records = [{"value": "1", "headers": some}, {"value": "2"}, {"value": "3", "headers": [("g", b"")]}]
+    records: list[dict[str, object]] = [{"value": "1", "headers": some}, {"value": "2"}]
+    records.append({"value": "3", "headers": [("g", b"")]})
     write_records(kafka.bootstrap_servers, name, records)
     assert formats.read(subscribe=name, includeHeaders="true").same_numbers() == [1, 2, 3]
 

@@ -43,7 +43,11 @@ def whole(*batches: int) -> list[bytes]:
 
 
 class Sink:
-    """One query's sink; `query` tells it from another one of the same prefix."""
+    """One query's sink; `query` tells it from another one of the same prefix.
+
+    Attributes:
+        arguments: What makes the same sink in another process.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Sink:
         settings: Mapping[str, str] | None = None,
         engine: str = "auto",
     ) -> None:
+        self.arguments = (servers, topic, query, prefix, replays, settings, engine)
         self.settings = Settings({"bootstrap.servers": servers, **(settings or {})})
         self.topic, self.query, self.prefix, self.replays = topic, query, prefix or topic, replays
         self.engine = engine
@@ -84,6 +89,10 @@ class Sink:
             epoch = self.begin()
             self.decide(epoch, batch, self.tasks(epoch, batch))
 
+    def in_a_process(self, failpoint: str, *batches: int) -> int | None:
+        """Whole batches in a process that dies at a failpoint; its exit code."""
+        return in_a_process(failpoint, *self.arguments, batches=batches)
+
     def abort(self, epoch: DriverEpoch | None = None) -> list[OpenTransaction]:
         """What Spark calls in the driver when a batch failed; the transactions that it aborted."""
         return [one.transaction for one in self._run(self._phases().abort_undecided(Deadline(60), epoch))]
@@ -92,6 +101,10 @@ class Sink:
         return [
             one.transaction for one in self._run(list_open(cached_client(self.settings), self.prefix, Deadline(30)))
         ]
+
+    def visible(self, until: int = 0, partitions: int = 1, isolation: str = "read_committed") -> list[bytes]:
+        """What a reader of the topic sees, as the function `visible`."""
+        return visible(self.settings["bootstrap.servers"], self.topic, until, partitions, isolation)
 
     def decided(self) -> Sequence[OpenTransaction]:
         """The transactions of a decision that is not recorded as finished."""
@@ -138,10 +151,10 @@ def set_transaction_version(kafka: EmbeddedKafka, level: int) -> None:
 
 
 def visible(
-    kafka: EmbeddedKafka, topic: str, until: int = 0, partitions: int = 1, isolation: str = "read_committed"
+    servers: str, topic: str, until: int = 0, partitions: int = 1, isolation: str = "read_committed"
 ) -> list[bytes]:
     """What a reader sees to the end, once it has seen so many or, if they do not come, after 20 s."""
-    config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader"}
+    config: dict[str, Any] = {"bootstrap.servers": servers, "group.id": "reader"}
     reader = Consumer({**config, "isolation.level": isolation, "enable.partition.eof": True})
     reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     values: list[bytes] = []

@@ -46,9 +46,9 @@ def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, top
     assert {(row["state"], row["batch"]) for row in document} == {("decided", 3)}
     assert command(kafka, "abort", "--prefix", name, "--yes").count(f"{name}-") == TASKS
     assert "add --yes" in command(kafka, "commit", "--prefix", name)
-    assert visible(kafka, name) == []
+    assert visible(kafka.bootstrap_servers, name) == []
     assert f"Committed {TASKS} transactions of batch 3." in command(kafka, "commit", "--prefix", name, "--yes")
-    assert visible(kafka, name, 60) == whole(3)
+    assert visible(kafka.bootstrap_servers, name, 60) == whole(3)
     assert command(kafka, "list", "--prefix", name) == f"The sink {name} has no transactions to finish.\n"
 
 
@@ -67,7 +67,7 @@ def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafk
     assert "Aborted 1 transactions." in command(kafka, "abort", "--prefix", name, "--yes")
     assert sink.open() == []
     assert [len(one.open()) for one in others] == [1, 1]
-    assert visible(kafka, name) == []
+    assert visible(kafka.bootstrap_servers, name) == []
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def test_commit_shows_the_undecided_transactions_that_it_aborts(kafka: EmbeddedK
         done = command(kafka, "commit", "--prefix", name, "--yes", *(["--accept-loss"] if lost else []))
         assert f"Committed {TASKS - lost} transactions of batch 3" in done
         assert command(kafka, "list", "--prefix", name) == f"The sink {name} has no transactions to finish.\n"
-    assert b"undecided" not in visible(kafka, name, 40)
+    assert b"undecided" not in visible(kafka.bootstrap_servers, name, 40)
 
 
 def test_abort_counts_what_it_has_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -113,7 +113,7 @@ def test_a_loss_is_accepted_only_in_so_many_words(kafka: EmbeddedKafka, topic: T
     assert f"{name}-1-0" in refused.output
     assert "Committed 2 transactions of batch 0; 1 were lost." in command(kafka, *arguments[1:-2], "--accept-loss")
     Sink(kafka.bootstrap_servers, name).run(0, 1)
-    assert visible(kafka, name, 100) == sorted(rows(0, 0) + rows(0, 2) + whole(1))
+    assert visible(kafka.bootstrap_servers, name, 100) == sorted(rows(0, 0) + rows(0, 2) + whole(1))
 
 
 @pytest.fixture
@@ -153,18 +153,18 @@ def test_a_commit_marker_that_a_broker_has_lost_is_written(
     # From version 12 on a request adds its partition to the transaction, which has ended.
     answer = client.run(client.send(1, request, Deadline(30), 11))
     assert [one.error_code for of in answer.responses for one in of.partition_responses] == [0]
-    assert visible(kafka, other) == []
+    assert visible(kafka.bootstrap_servers, other) == []
 
     repair = ("repair", "--prefix", name, "--topic", other, "--topic", name)
     shown = command(kafka, *repair)
     assert lost.transactional_id in shown
     assert "add --yes" in shown
-    assert visible(kafka, other) == []
+    assert visible(kafka.bootstrap_servers, other) == []
     assert "Wrote 1 commit markers." in command(kafka, *repair, "--yes")
-    assert visible(kafka, other, 1) == [b"behind it"]
+    assert visible(kafka.bootstrap_servers, other, 1) == [b"behind it"]
     assert command(kafka, *repair) == f"No commit marker of {name} is missing.\n"
     sink.run(4)
-    assert visible(kafka, name, 120) == whole(3, 4)
+    assert visible(kafka.bootstrap_servers, name, 120) == whole(3, 4)
 
 
 def test_brokers_that_are_not_there_are_told() -> None:

@@ -117,7 +117,7 @@ def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
     assert said == "it has gone on"
     assert committed(kafka, group) == COUNT
     if driver is copies:
-        assert sorted(map(int, visible(kafka, sink, COUNT))) == list(range(COUNT))
+        assert sorted(map(int, visible(kafka.bootstrap_servers, sink, COUNT))) == list(range(COUNT))
 
 
 def test_a_run_to_an_end_that_loses_its_place_while_it_plans_plans_again(kafka, settings, topic, group, monkeypatch):

@@ -84,7 +84,9 @@ def test_each_micro_batch_is_pickled_twice_and_begins_once(
     assert counts(events) == {"begin": BATCHES, "pickle": 2 * BATCHES}
     # Brokers count from 0, and each begin initialises the driver's id once.
     assert driver_epoch(kafka, name) == BATCHES - 1
-    assert visible(kafka, name, 2 * BATCHES) == sorted(f"{x}{n}".encode() for x in "ab" for n in range(BATCHES))
+    assert visible(kafka.bootstrap_servers, name, 2 * BATCHES) == sorted(
+        f"{x}{n}".encode() for x in "ab" for n in range(BATCHES)
+    )
 
 
 def test_a_batch_write_is_pickled_twice_and_begins_once(
@@ -98,4 +100,4 @@ def test_a_batch_write_is_pickled_twice_and_begins_once(
     df.write.format("counting").mode("append").options(**options).save()
     assert counts(events) == {"begin": 1, "pickle": 2}
     assert driver_epoch(kafka, name) == 0
-    assert visible(kafka, name, 20) == sorted(str(i).encode() for i in range(20))
+    assert visible(kafka.bootstrap_servers, name, 20) == sorted(str(i).encode() for i in range(20))

@@ -88,7 +88,7 @@ def to_the_end(*queries):
 
 def check(kafka, topics, reader, count=COUNT):
     expected = sorted(str(n).encode() for n in range(count))
-    assert visible(kafka, topics[1], count) == expected
+    assert visible(kafka.bootstrap_servers, topics[1], count) == expected
     reader.wait_for(count)
     assert reader.values == expected
     reader.check_order()
@@ -101,7 +101,7 @@ def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pip
     assert set(committed(kafka, group).values()) == {0}
     query.decide()
     half = sum(committed(kafka, group).values())
-    assert half == len(visible(kafka, topics[1], half)) < COUNT
+    assert half == len(visible(kafka.bootstrap_servers, topics[1], half)) < COUNT
     to_the_end(query)
     assert committed(kafka, group) == ends(kafka, topics)
     check(kafka, topics, reader)
@@ -238,7 +238,7 @@ def test_a_sink_whose_source_tells_nothing_says_so(kafka, topics, group, pipe):
     with pytest.raises(InvalidConfigurationError, match="commit=sink"):
         query.decide()
     query.abort()
-    assert visible(kafka, topics[1]) == []
+    assert visible(kafka.bootstrap_servers, topics[1]) == []
 
 
 def test_a_sink_whose_source_is_gone_with_its_topic_asks_for_a_restart(kafka, topics, group, pipe):
@@ -276,14 +276,14 @@ def test_a_topic_that_is_created_again_during_a_batch_is_read_from_its_start(kaf
     query.decide()
     to_the_end(query)
     expected = sorted([*of_old_topic, *(str(n).encode() for n in range(COUNT, COUNT + 30))])
-    assert visible(kafka, topics[1], len(expected)) == expected
+    assert visible(kafka.bootstrap_servers, topics[1], len(expected)) == expected
     assert committed(kafka, group) == ends(kafka, topics)
     query.close()
     again = query.restarted(failOnDataLoss="false")
     again.replay()
     again.decide()
     to_the_end(again)
-    assert visible(kafka, topics[1], len(expected)) == expected
+    assert visible(kafka.bootstrap_servers, topics[1], len(expected)) == expected
 
 
 def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, topics, group, pipe):
@@ -296,7 +296,7 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions of .* names {PARTITIONS - 1} of them"):
         query.decide()
     query.abort()
-    assert visible(kafka, topics[1]) == []
+    assert visible(kafka.bootstrap_servers, topics[1]) == []
     assert set(committed(kafka, group).values()) == {0}
 
 
@@ -418,7 +418,7 @@ def test_what_is_lost_of_a_decided_batch_is_written_again_though_others_have_rea
         to_the_end(last)
     finally:
         last.close()
-    assert visible(kafka, topics[1], COUNT + 40) == sorted(str(n).encode() for n in range(COUNT + 40))
+    assert visible(kafka.bootstrap_servers, topics[1], COUNT + 40) == sorted(str(n).encode() for n in range(COUNT + 40))
     assert committed(kafka, group) == ends(kafka, topics)
 
 
@@ -439,7 +439,7 @@ def test_an_offset_of_another_program_among_those_of_the_source_stops_the_batch_
     with pytest.raises(InvalidConfigurationError, match=rf"{nobody.group} .* {topics[0]}-0"):
         query.decide()
     query.abort()
-    assert visible(kafka, topics[1]) == []
+    assert visible(kafka.bootstrap_servers, topics[1]) == []
     assert set(committed(kafka, group).values()) == {0}
 
 
@@ -502,7 +502,7 @@ def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka,
         assert committed(kafka, group) == before
     # What the error advises: a new checkpoint continues at the group's offsets.
     to_the_end(pipe("b"))
-    assert visible(kafka, topics[1], COUNT + 50) == sorted(str(n).encode() for n in range(COUNT + 50))
+    assert visible(kafka.bootstrap_servers, topics[1], COUNT + 50) == sorted(str(n).encode() for n in range(COUNT + 50))
 
 
 @BOTH_PROTOCOLS
@@ -514,7 +514,7 @@ def test_a_batch_with_rows_of_another_source_alone_is_decided(kafka, topic, grou
         assert query.batch() == -1  # it has joined the group
         query.foreign_batch([b"another"])
         query.decide()
-        assert visible(kafka, sink, 1) == [b"another"]
+        assert visible(kafka.bootstrap_servers, sink, 1) == [b"another"]
         produce(kafka.bootstrap_servers, source, 10)
         assert query.whole_batch() >= 0
     finally:
@@ -563,7 +563,7 @@ def test_in_spark(spark, kafka, topics, group, tmp_path):
         by_sink = {"transactional": "true", "transactional.id.prefix": f"{group}-{checkpoint}", "commit.group": group}
         run_to_end(to_topic(frame.select("value"), kafka, topics[1], tmp_path / checkpoint, **by_sink))
         assert committed(kafka, group) == ends(kafka, topics)
-        assert visible(kafka, topics[1], count) == sorted(str(n).encode() for n in range(count))
+        assert visible(kafka.bootstrap_servers, topics[1], count) == sorted(str(n).encode() for n in range(count))
 
     run("first", COUNT)
     # As if the driver had died after the sink's commit and before Spark's own.

@@ -36,7 +36,7 @@ from kafka_source.transactions.offset_transaction import GroupOffsets, add_offse
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import Topic, create_again, run_to_end, to_topic
-from tests.support.two_phase import SIGKILL, Sink, as_records, in_a_process, rows, take_over, visible, whole
+from tests.support.two_phase import SIGKILL, Sink, as_records, rows, take_over, visible, whole
 from tests.support.waiting import wait_until
 
 Hook = Callable[[Callable[[str], object] | None], None]
@@ -49,13 +49,12 @@ def hook() -> Iterator[Hook]:
     install(None)
 
 
-def test_batches_become_visible_once_and_nothing_stays_open(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo"))
+def test_batches_become_visible_once_and_nothing_stays_open(sink: Sink) -> None:
     for batch in range(3):
         sink.run(batch)
-        assert visible(kafka, sink.topic) == whole(*range(batch + 1))  # at once: the commit waits until it can be seen
+        assert sink.visible() == whole(*range(batch + 1))  # at once: the commit waits until it can be seen
         sink.run(batch)  # as Spark replays it
-    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+    assert sink.visible(180) == whole(0, 1, 2)
     assert sink.open() == []
 
 
@@ -70,28 +69,24 @@ def test_batches_become_visible_once_and_nothing_stays_open(kafka: EmbeddedKafka
     ],
 )
 def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
-    kafka: EmbeddedKafka, topic: Topic, failpoint: str, count_before_the_replay: int
+    sink: Sink, failpoint: str, count_before_the_replay: int
 ) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic(f"eo-{failpoint}"))
     sink.run(0)
-    assert visible(kafka, sink.topic, 60) == whole(0)
-    assert in_a_process(failpoint, kafka.bootstrap_servers, sink.topic, batches=(1,)) == SIGKILL
+    assert sink.visible(60) == whole(0)
+    assert sink.in_a_process(failpoint, 1) == SIGKILL
     if count_before_the_replay == 0:
-        assert visible(kafka, sink.topic) == whole(0)
-    assert in_a_process("", kafka.bootstrap_servers, sink.topic, batches=(1,)) == 0
-    assert visible(kafka, sink.topic, 120) == whole(0, 1)
+        assert sink.visible() == whole(0)
+    assert sink.in_a_process("", 1) == 0
+    assert sink.visible(120) == whole(0, 1)
     sink.run(2)
-    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+    assert sink.visible(180) == whole(0, 1, 2)
     assert sink.open() == []
 
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
 @pytest.mark.parametrize("decides", [True, False])
-def test_a_speculative_attempt_opens_nothing_after_its_batch(
-    kafka: EmbeddedKafka, topic: Topic, engine: str, decides: bool
-) -> None:
+def test_a_speculative_attempt_opens_nothing_after_its_batch(sink: Sink, engine: str, decides: bool) -> None:
     """Attempt 1 of task 0 runs beside attempt 0, and its worker outlives the batch by moments."""
-    sink = Sink(kafka.bootstrap_servers, topic("eo-speculation"))
     epoch = sink.begin()
     done = sink.tasks(epoch, 0)
     slow = in_transaction(sink.settings, f"{sink.prefix}-0-1", engine)  # it has sent nothing yet
@@ -108,11 +103,10 @@ def test_a_speculative_attempt_opens_nothing_after_its_batch(
         sink.task(epoch, 0, 0)
     assert sink.open() == []
     sink.run(0, 1)
-    assert visible(kafka, sink.topic, 120) == whole(0, 1)
+    assert sink.visible(120) == whole(0, 1)
 
 
-def test_an_attempt_is_fenced_once_and_not_in_every_batch_from_then_on(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-fenced-once"))
+def test_an_attempt_is_fenced_once_and_not_in_every_batch_from_then_on(sink: Sink) -> None:
     epoch = sink.begin()
     in_transaction(sink.settings, f"{sink.prefix}-9-0", "auto")
     sink.decide(epoch, 0, sink.tasks(epoch, 0))
@@ -126,16 +120,14 @@ def test_an_attempt_is_fenced_once_and_not_in_every_batch_from_then_on(kafka: Em
     assert loser() == fenced
 
 
-def test_a_decided_batch_is_finished_even_if_the_ledger_was_deleted_before(kafka: EmbeddedKafka, topic: Topic) -> None:
+def test_a_decided_batch_is_finished_even_if_the_ledger_was_deleted_before(sink: Sink, kafka: EmbeddedKafka) -> None:
     """Its number must be above the finished numbers, which are in a group of their own."""
-    name = topic("eo-deleted-ledger")
-    sink = Sink(kafka.bootstrap_servers, name)
     sink.run(0, 1)
     with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.delete_groups([f"{name}-ledger"])
-    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(2,)) == SIGKILL
+        admin.delete_groups([f"{sink.prefix}-ledger"])
+    assert sink.in_a_process("sink-decided", 2) == SIGKILL
     sink.run(3)
-    assert visible(kafka, name, 240) == whole(0, 1, 2, 3)
+    assert sink.visible(240) == whole(0, 1, 2, 3)
 
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
@@ -160,7 +152,7 @@ def test_a_task_neither_takes_anothers_transaction_for_its_own_nor_aborts_it(
     # It may be the one that counts, and even be decided.
     assert [one.transactional_id for one in sink.open()] == [f"{sink.prefix}-0-0"]
     sink.abort(epoch)
-    assert visible(kafka, sink.topic) == []
+    assert sink.visible() == []
 
 
 @pytest.mark.parametrize(
@@ -173,9 +165,8 @@ def test_a_task_neither_takes_anothers_transaction_for_its_own_nor_aborts_it(
     ],
 )
 def test_a_driver_that_was_replaced_after_its_decision_leaves_alone_what_the_next_one_has_prepared(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook, moment: str, attempts: int, told: str | None
+    sink: Sink, hook: Hook, moment: str, attempts: int, told: str | None
 ) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-late"))
     first = sink.begin()
     prepared = sink.task(first, 0, 0)
     assert prepared.transaction is not None
@@ -201,7 +192,7 @@ def test_a_driver_that_was_replaced_after_its_decision_leaves_alone_what_the_nex
             deciding.result(60)
         late.run(others_done())
     sink.decide(second, 1, [newer])
-    assert visible(kafka, sink.topic, 40) == sorted(rows(0, 0) + rows(1, 0))
+    assert sink.visible(40) == sorted(rows(0, 0) + rows(1, 0))
 
 
 async def others_done() -> None:
@@ -230,23 +221,21 @@ def die_while_deciding(sink: Sink, hook: Hook, moment: str, others: Records) -> 
 @pytest.mark.parametrize("moment", ["sink-decided", "sink-committed"])
 @pytest.mark.parametrize("name", [pytest.param("eo-a-deleted", marks=pytest.mark.long), "eo-then-deleted"])
 def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_along(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook, moment: str, name: str
+    sink: Sink, kafka: EmbeddedKafka, topic: Topic, hook: Hook, moment: str, name: str
 ) -> None:
-    kept, deleted = topic("eo-kept"), topic(name)
-    sink = Sink(kafka.bootstrap_servers, kept)
+    deleted = topic(name)
     die_while_deciding(sink, hook, moment, as_records([b"two"], deleted))
     kafka.delete_topic(deleted)
     wait_until(lambda: deleted not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
     sink.run(0, 1)  # batch 0 is replayed
-    assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
+    assert sink.visible(61) == sorted([b"one", *whole(1)])
 
 
 def test_nothing_is_committed_before_everybody_sees_the_decision(
-    kafka: EmbeddedKafka, topic: Topic, monkeypatch: pytest.MonkeyPatch, hook: Hook
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, hook: Hook
 ) -> None:
     """As after the loss of the decision's marker: an offset in its place waits for the end of a transaction."""
     monkeypatch.setattr(ledger, "_MARKER_SECONDS", 0.5)
-    sink = Sink(kafka.bootstrap_servers, topic("eo-not-seen"))
     client, epoch = cached_client(sink.settings), sink.begin()
     prepared = sink.tasks(epoch, 0)
     home = ledger.homes_of(tp for one in prepared for tp in one.partitions)[0]
@@ -269,25 +258,23 @@ def test_nothing_is_committed_before_everybody_sees_the_decision(
     hook(check)
     sink.decide(epoch, 0, prepared)
     assert seen == [False, False, True]
-    assert visible(kafka, sink.topic, 60) == whole(0)
+    assert sink.visible(60) == whole(0)
     assert sink.begin().covers(sink.query, 0)
 
 
 def test_a_topic_that_is_created_again_with_fewer_partitions_after_the_decision_does_not_hold_the_sink_up(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook, monkeypatch: pytest.MonkeyPatch
+    sink: Sink, kafka: EmbeddedKafka, topic: Topic, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(visibility, "_DELETED_SECONDS", 1.0)
-    kept, again = topic("eo-kept-whole"), topic("eo-smaller", partitions=3)
-    sink = Sink(kafka.bootstrap_servers, kept)
+    again = topic("eo-smaller", partitions=3)
     die_while_deciding(sink, hook, "sink-committed", as_records([b"two"], again, [2]))
     kafka.delete_topic(again)
     create_again(kafka, again, 1)
     sink.run(0, 1)  # batch 0 is replayed
-    assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
+    assert sink.visible(61) == sorted([b"one", *whole(1)])
 
 
-def test_a_driver_that_was_replaced_records_nothing_as_finished(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-late-finished"))
+def test_a_driver_that_was_replaced_records_nothing_as_finished(sink: Sink) -> None:
     old = sink.begin()
     sink.decide(old, 0, sink.tasks(old, 0))
     client = cached_client(sink.settings)
@@ -300,11 +287,10 @@ def test_a_driver_that_was_replaced_records_nothing_as_finished(kafka: EmbeddedK
     # Else batch 1 would be committed again, in transactions that the tasks of batch 2 have ended.
     sink.task(sink.begin(), 2, 0)
     sink.run(2)
-    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+    assert sink.visible(180) == whole(0, 1, 2)
 
 
-def test_the_timeout_is_checked_without_fencing_anybody(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-timeout"))
+def test_the_timeout_is_checked_without_fencing_anybody(sink: Sink) -> None:
     client = cached_client(sink.settings)
     client.run(check_timeout(client, sink.prefix, 900_000, Deadline(30)))
     with pytest.raises(
@@ -317,7 +303,7 @@ def test_the_timeout_is_checked_without_fencing_anybody(kafka: EmbeddedKafka, to
     epoch = sink.begin()
     client.run(check_timeout(client, sink.prefix, 900_000, Deadline(30)))
     sink.decide(epoch, 0, sink.tasks(epoch, 0))
-    assert visible(kafka, sink.topic, 60) == whole(0)
+    assert sink.visible(60) == whole(0)
 
 
 @pytest.mark.parametrize("tasks", [0, 1, 200, 1000])
@@ -366,25 +352,21 @@ def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(
     with pytest.raises(KafkaGroupError):
         prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), epoch, records(), engine)
     assert sink.open() == []
-    assert visible(kafka, sink.topic, partitions=2) == []
+    assert sink.visible(partitions=2) == []
 
 
-def test_tasks_without_rows_have_no_transaction(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-empty"))
+def test_tasks_without_rows_have_no_transaction(sink: Sink) -> None:
     epoch = sink.begin()
     empty = prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), epoch, [])
     assert empty == Prepared(0)
     sink.decide(epoch, 0, [empty])
     epoch = sink.begin()
     sink.decide(epoch, 1, [empty, sink.task(epoch, 1, 1)])
-    assert visible(kafka, sink.topic, 20) == sorted(rows(1, 1))
+    assert sink.visible(20) == sorted(rows(1, 1))
 
 
-def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(
-    kafka: EmbeddedKafka, topic: Topic, group: str
-) -> None:
+def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(sink: Sink, group: str) -> None:
     """Spark gives the batch up with the epoch that its tasks have returned, the one before the present one."""
-    sink = Sink(kafka.bootstrap_servers, topic("eo-renewed"))
     epoch = sink.begin()
     transactions = {one.transaction: one.partitions for one in sink.tasks(epoch, 0) if one.transaction is not None}
     stranger = SlotCredentials(group, 1, "member", "instance")
@@ -400,21 +382,18 @@ def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(
     sink.abort(epoch)
     assert sink.open() == []
     sink.run(0)
-    assert visible(kafka, sink.topic, 60) == whole(0)
+    assert sink.visible(60) == whole(0)
 
 
-def lose_one(kafka: EmbeddedKafka, name: str) -> str:
+def lose_one(sink: Sink) -> str:
     """A driver dies after its decision about batch 5, and one of the transactions runs out of time."""
-    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(5,)) == SIGKILL
-    take_over(kafka.bootstrap_servers, f"{name}-2-0")
-    return f"{name}-2-0"
+    assert sink.in_a_process("sink-decided", 5) == SIGKILL
+    take_over(sink.settings["bootstrap.servers"], f"{sink.prefix}-2-0")
+    return f"{sink.prefix}-2-0"
 
 
-def test_a_transaction_that_is_gone_after_the_decision_is_a_hard_error_with_its_name(
-    kafka: EmbeddedKafka, topic: Topic
-) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-lost"))
-    lost = lose_one(kafka, sink.topic)
+def test_a_transaction_that_is_gone_after_the_decision_is_a_hard_error_with_its_name(sink: Sink) -> None:
+    lost = lose_one(sink)
     for _ in range(2):  # however often it is started
         with pytest.raises(
             LostTransactionsError, match=f"{lost} no longer exist.*records of the named transactions are lost"
@@ -426,19 +405,18 @@ def test_a_transaction_that_is_gone_after_the_decision_is_a_hard_error_with_its_
 
 def test_what_is_gone_after_the_decision_is_written_again_from_the_replay(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-repair"), replays=True)
-    lose_one(kafka, sink.topic)
+    lose_one(sink)
     # Whatever the repair is interrupted by, it can be taken up again.
-    repair = (kafka.bootstrap_servers, sink.topic, "q", "", True)
-    assert in_a_process("sink-prepared", *repair, batches=(5,)) == SIGKILL
-    assert in_a_process("sink-half-committed", *repair, batches=(5,)) == SIGKILL
+    assert sink.in_a_process("sink-prepared", 5) == SIGKILL
+    assert sink.in_a_process("sink-half-committed", 5) == SIGKILL
     sink.run(5, 6)
-    assert visible(kafka, sink.topic, 120) == whole(5, 6)
+    assert sink.visible(120) == whole(5, 6)
     assert sink.open() == []
 
 
 def test_a_replay_with_other_rows_repairs_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-other-rows"), replays=True)
-    lost = lose_one(kafka, sink.topic)
+    lost = lose_one(sink)
     epoch = sink.begin()
     records = as_records(rows(5, 2, count=19), sink.topic)
     fewer = prepare(sink.settings, SinkTask(sink.prefix, "q", 5, 2), epoch, [records])
@@ -447,7 +425,7 @@ def test_a_replay_with_other_rows_repairs_nothing(kafka: EmbeddedKafka, topic: T
     with pytest.raises(LostTransactionsError, match=lost):
         sink.run(6)  # another batch has not got them either
     sink.abort()
-    assert visible(kafka, sink.topic, 40) == sorted(rows(5, 0) + rows(5, 1))
+    assert sink.visible(40) == sorted(rows(5, 0) + rows(5, 1))
 
 
 def test_a_batch_write_is_visible_as_a_whole(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -457,14 +435,14 @@ def test_a_batch_write_is_visible_as_a_whole(spark: SparkSession, kafka: Embedde
     options["transactional.id.prefix"] = name
     df = spark.range(0, 100, numPartitions=4).selectExpr("cast(id as string) as value")
     df.write.format("kafkagroup").mode("append").options(**options).save()
-    assert visible(kafka, name, 100) == sorted(str(i).encode() for i in range(100))
+    assert visible(kafka.bootstrap_servers, name, 100) == sorted(str(i).encode() for i in range(100))
     broken = df.selectExpr("if(value = '99', raise_error('poison'), value) as value")
     with pytest.raises(Exception, match="poison"):
         broken.write.format("kafkagroup").mode("append").options(**options).save()
     wait = Wait(30)
     while Sink(kafka.bootstrap_servers, name).open():  # a task may be on its way still; it aborts its own
         assert not wait.over
-    assert len(visible(kafka, name, 100)) == 100
+    assert len(visible(kafka.bootstrap_servers, name, 100)) == 100
     with pytest.raises(Exception, match=r"transactional\.id\.prefix is missing"):
         del options["transactional.id.prefix"]
         df.write.format("kafkagroup").mode("append").options(**options).save()
@@ -491,4 +469,4 @@ def test_a_stream_that_restarts_writes_every_row_once(
         crc.unlink()
     (tmp_path / "in" / "2.txt").write_text("a2\nb2\n", encoding="utf-8")
     run()
-    assert visible(kafka, name, 6) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+    assert visible(kafka.bootstrap_servers, name, 6) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]

@@ -19,7 +19,7 @@ from kafka_source.sink.target import ExactlyOnce
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import Topic
-from tests.support.two_phase import Sink, as_records, take_over, visible
+from tests.support.two_phase import Sink, as_records, take_over
 
 _R = TypeVar("_R")
 
@@ -101,7 +101,7 @@ def test_one_lost_transaction_of_many_tasks_is_repaired(
     replayed = write()
     assert [number for number, one in enumerate(replayed) if wrote(one.prepared)] == [tasks // 2]
     run_driver(lambda: commit_batch(settings, target, replayed))
-    assert visible(kafka, sink.topic, tasks) == sorted(str(number).encode() for number in range(tasks))
+    assert sink.visible(tasks) == sorted(str(number).encode() for number in range(tasks))
     assert sink.open() == []
 
 

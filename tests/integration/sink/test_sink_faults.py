@@ -30,13 +30,8 @@ from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support.records import CommittedReader, Topic, add_partitions
-from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, visible, whole
+from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, whole
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def sink(kafka: EmbeddedKafka, topic: Topic) -> Sink:
-    return Sink(kafka.bootstrap_servers, topic("faults"))
 
 
 @pytest.fixture
@@ -45,10 +40,10 @@ def reader(kafka: EmbeddedKafka, sink: Sink) -> Iterator[CommittedReader]:
         yield watching
 
 
-def check(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader, *batches: int) -> None:
+def check(sink: Sink, reader: CommittedReader, *batches: int) -> None:
     """I1 to I4, I7 and I8: these batches and nothing else, once, for both readers, and nothing stays open."""
     expected = whole(*batches)
-    assert visible(kafka, sink.topic, len(expected)) == expected
+    assert sink.visible(len(expected)) == expected
     reader.wait_for(len(expected))
     assert reader.values == expected
     reader.check_order()
@@ -73,61 +68,53 @@ def worker(arguments: tuple[Any, ...], epoch: Any, number: int, result: Any, fau
     prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, number), epoch, records())
 
 
-def start(sink: Sink, kafka: EmbeddedKafka, epoch: Any, number: int, fault: str = "") -> tuple[Any, Any]:
+def start(sink: Sink, epoch: Any, number: int, fault: str = "") -> tuple[Any, Any]:
     context = multiprocessing.get_context("spawn")
     result = context.Queue()
-    process = context.Process(target=worker, args=((kafka.bootstrap_servers, sink.topic), epoch, number, result, fault))
+    process = context.Process(target=worker, args=(sink.arguments, epoch, number, result, fault))
     process.start()
     return process, result
 
 
-def test_f2_a_worker_killed_after_its_flush_leaves_nothing_visible(
-    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
-) -> None:
+def test_f2_a_worker_killed_after_its_flush_leaves_nothing_visible(sink: Sink, reader: CommittedReader) -> None:
     epoch = sink.begin()
-    process, _ = start(sink, kafka, epoch, 1, "task-flushed")
+    process, _ = start(sink, epoch, 1, "task-flushed")
     process.join(60)
     assert process.exitcode == SIGKILL
     assert [t.transactional_id for t in sink.open()] == [f"{sink.prefix}-1-0"]
     sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1), sink.task(epoch, 0, 2)])
-    check(kafka, sink, reader, 0)
+    check(sink, reader, 0)
 
 
-def test_f3_a_worker_killed_after_it_told_the_driver_loses_nothing(
-    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
-) -> None:
+def test_f3_a_worker_killed_after_it_told_the_driver_loses_nothing(sink: Sink, reader: CommittedReader) -> None:
     epoch = sink.begin()
-    process, result = start(sink, kafka, epoch, 1)
+    process, result = start(sink, epoch, 1)
     prepared = result.get(timeout=60)
     process.join(60)
     assert process.exitcode == SIGKILL
     sink.decide(epoch, 0, [sink.task(epoch, 0, 0), prepared, sink.task(epoch, 0, 2)])
-    check(kafka, sink, reader, 0)
+    check(sink, reader, 0)
 
 
-def test_f4_a_worker_that_was_suspended_writes_nothing_when_it_goes_on(
-    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
-) -> None:
+def test_f4_a_worker_that_was_suspended_writes_nothing_when_it_goes_on(sink: Sink, reader: CommittedReader) -> None:
     epoch = sink.begin()
-    zombie, _ = start(sink, kafka, epoch, 1, "stop-itself")
+    zombie, _ = start(sink, epoch, 1, "stop-itself")
     stat = Path(f"/proc/{zombie.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the worker to be suspended")
     sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1), sink.task(epoch, 0, 2)])
     os.kill(zombie.pid, signal.SIGCONT)
     zombie.join(90)
     assert zombie.exitcode == 1  # it failed, with an error of its own
-    check(kafka, sink, reader, 0)
+    check(sink, reader, 0)
     sink.run(1)
-    check(kafka, sink, reader, 0, 1)
+    check(sink, reader, 0, 1)
 
 
 @pytest.mark.parametrize("failpoint", ["sink-prepared", "sink-decided", "sink-half-committed", "sink-committed"])
-def test_f6_f7_f8_a_driver_killed_around_its_decision(
-    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader, failpoint: str
-) -> None:
-    assert in_a_process(failpoint, kafka.bootstrap_servers, sink.topic, batches=(0,)) == SIGKILL
+def test_f6_f7_f8_a_driver_killed_around_its_decision(sink: Sink, reader: CommittedReader, failpoint: str) -> None:
+    assert sink.in_a_process(failpoint, 0) == SIGKILL
     sink.run(0, 1)
-    check(kafka, sink, reader, 0, 1)
+    check(sink, reader, 0, 1)
 
 
 def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -146,13 +133,13 @@ def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka:
     with pytest.raises(LostTransactionsError, match="records of the named transactions are lost") as caught:
         stops.run(0)
     assert set(caught.value.transactional_ids) == {f"{stops.prefix}-1-0", f"{stops.prefix}-2-0"}
-    assert visible(kafka, stops.topic, 20) == sorted(rows(0, 0))
+    assert stops.visible(20) == sorted(rows(0, 0))
     for one in (replays, undecided):
         one.run(0, 1)
-        assert visible(kafka, one.topic, 120) == whole(0, 1)
+        assert one.visible(120) == whole(0, 1)
 
 
-def test_f12_one_task_that_fails_holds_no_reader_up(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader) -> None:
+def test_f12_one_task_that_fails_holds_no_reader_up(sink: Sink, reader: CommittedReader) -> None:
     epoch = sink.begin()
     sink.task(epoch, 0, 0)
 
@@ -165,7 +152,7 @@ def test_f12_one_task_that_fails_holds_no_reader_up(kafka: EmbeddedKafka, sink: 
     sink.abort()
     assert sink.open() == []
     sink.run(0)
-    check(kafka, sink, reader, 0)
+    check(sink, reader, 0)
 
 
 def test_f41_a_record_that_is_too_large_leaves_no_half_batch(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -177,7 +164,7 @@ def test_f41_a_record_that_is_too_large_leaves_no_half_batch(kafka: EmbeddedKafk
         prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), epoch, [records])
     sink.abort()
     assert sink.open() == []
-    assert visible(kafka, sink.topic) == []
+    assert sink.visible() == []
 
 
 def test_f38_a_timeout_above_the_brokers_is_told_before_anything_is_written(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -261,10 +248,7 @@ def handles() -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("batches", "tasks"), [(12, 3), pytest.param(100, 8, marks=[pytest.mark.long, pytest.mark.timeout(900)])]
 )
-def test_f42_handles_and_transactional_ids_stay_bounded(
-    kafka: EmbeddedKafka, topic: Topic, batches: int, tasks: int
-) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("bounded"))
+def test_f42_handles_and_transactional_ids_stay_bounded(sink: Sink, batches: int, tasks: int) -> None:
     ids: set[str] = set()
     before = handles()
     for batch in range(batches):
@@ -286,9 +270,9 @@ def test_what_cannot_be_seen_is_told_at_every_start_until_it_can(kafka: Embedded
     nowhere = replace(prepared[0], partitions=(*prepared[0].partitions, TopicPartition(sink.topic, 1)))
     with pytest.raises(NotVisibleError, match=f"{sink.topic}-1"):
         sink.decide(epoch, 0, [nowhere, *prepared[1:]], seconds=4)
-    assert visible(kafka, sink.topic, TASKS * 20) == whole(0)
+    assert sink.visible(TASKS * 20) == whole(0)
     with pytest.raises(NotVisibleError, match=f"{sink.topic}-1"):
         sink.begin(seconds=4)
     add_partitions(kafka, sink.topic, 2)
     sink.run(0, 1)
-    assert visible(kafka, sink.topic, TASKS * 40, partitions=2) == whole(0, 1)
+    assert sink.visible(TASKS * 40, partitions=2) == whole(0, 1)

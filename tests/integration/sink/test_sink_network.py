@@ -27,16 +27,7 @@ from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.support.records import CommittedReader, create_again
-from tests.support.two_phase import (
-    SIGKILL,
-    TASKS,
-    Sink,
-    as_records,
-    in_a_process,
-    set_transaction_version,
-    visible,
-    whole,
-)
+from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, set_transaction_version, visible, whole
 from tests.support.waiting import wait_until
 
 PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 0, 24, 25, 26, 28, 65
@@ -58,7 +49,7 @@ class Broker:
         return client.run(coordinator_versions(client, TRANSACTION, f"{sink.prefix}-driver", Deadline(30)))
 
     def check(self, sink: Sink, *batches: int) -> None:
-        assert visible(self.kafka, sink.topic, len(whole(*batches))) == whole(*batches)
+        assert sink.visible(len(whole(*batches))) == whole(*batches)
         assert sink.open() == []
 
 
@@ -103,7 +94,7 @@ def test_f10_a_commit_that_arrives_again_while_the_next_batch_is_open_does_not_t
     assert len(sink.open()) == TASKS
     assert sent
     late.clear()
-    assert visible(broker.kafka, sink.topic) == whole(0)
+    assert sink.visible() == whole(0)
     sink.decide(epoch, 1, prepared)
     broker.check(sink, 0, 1)
 
@@ -183,7 +174,7 @@ def test_a_topic_that_is_created_again_in_the_middle_of_a_transaction_is_not_wri
     broker.proxy.on_response = watch
     with pytest.raises(DeliveryError, match="deleted and created again"):
         prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 0), epoch, rows())
-    assert visible(broker.kafka, sink.topic, isolation="read_uncommitted") == []
+    assert sink.visible(isolation="read_uncommitted") == []
     sink.abort(epoch)
     sink.run(0)
     broker.check(sink, 0)
@@ -198,7 +189,7 @@ def test_a_decision_is_completed_in_the_protocol_of_its_transactions(broker: Bro
         pytest.skip("these brokers have one protocol only")
     try:
         set_transaction_version(broker.kafka, before)
-        killed = in_a_process(moment, broker.kafka.bootstrap_servers, sink.topic, batches=(0,))
+        killed = sink.in_a_process(moment, 0)
         assert killed == SIGKILL
         set_transaction_version(broker.kafka, 3 - before)
         # The connections that the client has would not tell.
@@ -272,7 +263,7 @@ def test_a_task_whose_records_nobody_takes_leaves_no_half_batch(broker: Broker) 
     broker.proxy.on_request = pass_on
     sink.abort()
     assert sink.open() == []
-    assert visible(broker.kafka, sink.topic) == []
+    assert sink.visible() == []
     sink.run(0)
     broker.check(sink, 0)
 
@@ -297,7 +288,7 @@ def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) ->
     broker.kafka.restart()
     sink.abort()
     assert sink.open() == []
-    assert visible(broker.kafka, sink.topic) == []
+    assert sink.visible() == []
     sink.run(0)
     broker.check(sink, 0)
 
@@ -385,7 +376,7 @@ def test_f15_f16_one_of_three_brokers_is_killed(three: EmbeddedKafka, victim: in
                 three.kill(victim)
         three.restart(victim)
         sink.run(2)
-        assert visible(three, name, TASKS * 60) == whole(0, 1, 2)
+        assert visible(three.bootstrap_servers, name, TASKS * 60) == whole(0, 1, 2)
         reader.wait_for(TASKS * 60)
         assert reader.values == whole(0, 1, 2)
         reader.check_order()
@@ -400,6 +391,6 @@ def test_a_broker_that_answers_nothing_is_told_within_the_deadline(broker: Broke
     with pytest.raises(KafkaGroupError):
         sink.decide(epoch, 0, prepared, seconds=3)
     broker.proxy.on_request = pass_on
-    assert visible(broker.kafka, sink.topic) == []
+    assert sink.visible() == []
     sink.run(0)
     broker.check(sink, 0)

@@ -143,7 +143,7 @@ def test_each_category_of_error_in_the_demo_loop(
             with pytest.raises(type(injected)):
                 demo.run(consumer)
         assert (demo.tries, demo.rewinds) == ((2, 1) if seen == [b"a2", b"b2"] else (1, 0))
-        assert visible(kafka, sink) == seen
+        assert visible(kafka.bootstrap_servers, sink) == seen
         assert committed(consumer, source, 1) == [offset]
         demo.producers.close()
 
@@ -162,7 +162,7 @@ def test_a_record_that_cannot_be_delivered_fails_the_transaction_with_its_name(
         InvalidConfigurationError, match=rf"Producing to {name}.*MESSAGE_TOO_LARGE.*max\.message\.bytes"
     ):
         run_transaction(producers, work, timeout=30)
-    assert visible(kafka, name) == []
+    assert visible(kafka.bootstrap_servers, name) == []
     producers.close()
 
 

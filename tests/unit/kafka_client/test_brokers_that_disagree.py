@@ -18,9 +18,11 @@ from kafka_source.transactions.open_transaction import initialise
 from tests.support.fake_broker import TOPIC, WITH_IDENTITY, FakeBroker, Partition
 from tests.support.waiting import wait_until
 
+Pair = tuple[FakeBroker, FakeBroker]
+
 
 @pytest.fixture
-def brokers() -> Iterator[tuple[FakeBroker, FakeBroker]]:
+def brokers() -> Iterator[Pair]:
     """A broker that is cut off, and takes itself for the leader, and one that has the cluster's state."""
     cut_off, current = FakeBroker(node=1), FakeBroker(node=2)
     with closing(cut_off), closing(current):
@@ -43,15 +45,22 @@ def leader_and_epoch(client: KafkaClient, seconds: float = 10) -> tuple[int, int
     return partition.leader, partition.leader_epoch
 
 
-def test_a_broker_that_is_cut_off_is_believed_for_the_age_of_metadata_only(
-    brokers: tuple[FakeBroker, FakeBroker],
-) -> None:
+def refuse(broker: FakeBroker, code: ErrorCode) -> None:
+    """Let a coordinator refuse to initialise any transactional id."""
+
+    def answer(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=int(code), producer_id=-1, producer_epoch=-1)
+
+    broker.answer(InitProducerIdRequest, 4, answer)
+
+
+def test_a_broker_that_is_cut_off_is_believed_for_the_age_of_metadata_only(brokers: Pair) -> None:
     with closing(client_of(brokers[0])) as client:
         assert leader_and_epoch(client) == (1, 5)
         wait_until(lambda: leader_and_epoch(client) == (2, 6), "the other broker's answer", 10)
 
 
-def test_what_one_broker_knows_is_not_forgotten_for_an_older_answer(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+def test_what_one_broker_knows_is_not_forgotten_for_an_older_answer(brokers: Pair) -> None:
     with closing(client_of(brokers[1])) as client:
         assert leader_and_epoch(client) == (2, 6)
         asked = brokers[0].asked.count("MetadataRequest")
@@ -65,7 +74,7 @@ def test_what_one_broker_knows_is_not_forgotten_for_an_older_answer(brokers: tup
             leader_and_epoch(client, 1)
 
 
-def test_a_topic_that_was_created_again_begins_its_epochs_again(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+def test_a_topic_that_was_created_again_begins_its_epochs_again(brokers: Pair) -> None:
     cut_off, current = brokers
     with closing(client_of(current)) as client:
         assert leader_and_epoch(client) == (2, 6)
@@ -74,9 +83,7 @@ def test_a_topic_that_was_created_again_begins_its_epochs_again(brokers: tuple[F
         assert leader_and_epoch(client) == (2, 0)
 
 
-def test_a_cluster_whose_epochs_all_went_back_is_believed_after_a_rebootstrap(
-    brokers: tuple[FakeBroker, FakeBroker],
-) -> None:
+def test_a_cluster_whose_epochs_all_went_back_is_believed_after_a_rebootstrap(brokers: Pair) -> None:
     """It was restored from a backup, with its ids."""
     settings = {"bootstrap.servers": brokers[1].bootstrap_servers, "metadata.recovery.rebootstrap.trigger.ms": "500"}
     with closing(KafkaClient(Settings(settings))) as client:
@@ -87,9 +94,7 @@ def test_a_cluster_whose_epochs_all_went_back_is_believed_after_a_rebootstrap(
 
 
 @pytest.mark.parametrize("knows_topics", [True, False])
-def test_a_coordinator_that_is_forgotten_is_asked_of_another_broker(
-    brokers: tuple[FakeBroker, FakeBroker], knows_topics: bool
-) -> None:
+def test_a_coordinator_that_is_forgotten_is_asked_of_another_broker(brokers: Pair, knows_topics: bool) -> None:
     """The broker that is cut off takes itself for the coordinator, which then cannot commit."""
     with closing(client_of(brokers[0], age_ms=600_000)) as client:
         if knows_topics:
@@ -99,9 +104,7 @@ def test_a_coordinator_that_is_forgotten_is_asked_of_another_broker(
         assert client.run(client.coordinator("group", Deadline(10))).node_id == 2
 
 
-def test_a_coordinator_that_is_lost_is_forgotten_for_all_that_it_coordinates(
-    brokers: tuple[FakeBroker, FakeBroker],
-) -> None:
+def test_a_coordinator_that_is_lost_is_forgotten_for_all_that_it_coordinates(brokers: Pair) -> None:
     """Each of them would wait for a connection that a broker which is cut off never opens."""
     with closing(client_of(brokers[0], age_ms=600_000)) as client:
         for name in ("one", "two"):
@@ -111,22 +114,17 @@ def test_a_coordinator_that_is_lost_is_forgotten_for_all_that_it_coordinates(
         assert client.run(client.coordinator("two", Deadline(10), TRANSACTION)).node_id == 2
 
 
-def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(brokers: Pair) -> None:
     """The coordinator that is cut off cannot write the markers of the last one, and answers so for ever."""
-
-    def never(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
-        code = int(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
-
     cut_off, current = brokers
-    cut_off.answer(InitProducerIdRequest, 4, never)
+    refuse(cut_off, ErrorCode.CONCURRENT_TRANSACTIONS)
     with closing(client_of(cut_off, age_ms=600_000)) as client:
         with pytest.raises(RetriableError, match="CONCURRENT_TRANSACTIONS"):
             client.run(initialise(client, "id", 60_000, Deadline(0.5)))
         assert client.run(initialise(client, "id", 60_000, Deadline(10))).producer_id == current.producer_ids
 
 
-def test_the_last_answer_is_told_where_the_last_try_gets_none(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+def test_the_last_answer_is_told_where_the_last_try_gets_none(brokers: Pair) -> None:
     tries = [RetriableError("The group is loaded.", code=ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
     async def ask() -> None:
@@ -138,26 +136,17 @@ def test_the_last_answer_is_told_where_the_last_try_gets_none(brokers: tuple[Fak
     assert lost.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _fenced(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
-    code = int(ErrorCode.PRODUCER_FENCED)
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
-
-
-def test_a_refusal_counts_only_if_another_broker_names_the_same_coordinator(
-    brokers: tuple[FakeBroker, FakeBroker],
-) -> None:
+def test_a_refusal_counts_only_if_another_broker_names_the_same_coordinator(brokers: Pair) -> None:
     """The coordinator that is cut off refuses by the epoch that it knew before."""
     cut_off, current = brokers
-    cut_off.answer(InitProducerIdRequest, 4, _fenced)
+    refuse(cut_off, ErrorCode.PRODUCER_FENCED)
     with closing(client_of(cut_off, age_ms=600_000)) as client:
         assert client.run(initialise(client, "id", 60_000, Deadline(10))).producer_id == current.producer_ids
 
 
-def test_a_refusal_of_all_who_take_themselves_for_the_coordinator_counts(
-    brokers: tuple[FakeBroker, FakeBroker],
-) -> None:
+def test_a_refusal_of_all_who_take_themselves_for_the_coordinator_counts(brokers: Pair) -> None:
     for broker in brokers:
-        broker.answer(InitProducerIdRequest, 4, _fenced)
+        refuse(broker, ErrorCode.PRODUCER_FENCED)
     with closing(client_of(brokers[0], age_ms=600_000)) as client:
         for _ in range(2):
             with pytest.raises(FencedError):
@@ -165,7 +154,7 @@ def test_a_refusal_of_all_who_take_themselves_for_the_coordinator_counts(
     assert [broker.asked.count("InitProducerIdRequest") for broker in brokers] == [2, 2]
 
 
-def test_bootstrap_servers_are_tried_in_random_order(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+def test_bootstrap_servers_are_tried_in_random_order(brokers: Pair) -> None:
     def first() -> int:
         with closing(client_of(*brokers, age_ms=600_000)) as client:
             return leader_and_epoch(client)[0]
@@ -174,7 +163,7 @@ def test_bootstrap_servers_are_tried_in_random_order(brokers: tuple[FakeBroker, 
     wait_until(lambda: seen.add(first()) or seen == {1, 2}, "each broker to be the first once", 30)
 
 
-def test_a_broker_that_has_the_address_of_another_one_is_left(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+def test_a_broker_that_has_the_address_of_another_one_is_left(brokers: Pair) -> None:
     """Two pods have got each other's addresses."""
     first, second = brokers
     second.partitions[0].leader_epoch = 5
@@ -199,7 +188,7 @@ def test_a_broker_that_has_the_address_of_another_one_is_left(brokers: tuple[Fak
         assert second.meant[3:] == [Identity("fake", 1)]
 
 
-def test_brokers_that_do_not_check_it_are_asked_in_the_version_before(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+def test_brokers_that_do_not_check_it_are_asked_in_the_version_before(brokers: Pair) -> None:
     with closing(client_of(brokers[0])) as client:
         leader_and_epoch(client)
         client.run(client.connection(client.run(client.broker(2, Deadline(10))), Deadline(10)))
