@@ -117,6 +117,13 @@ def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
 
 
 @pytest.fixture
+def opened() -> Iterator[contextlib.ExitStack]:
+    """What a test has opened; it is closed at the end."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
 def registry() -> Iterator[RegistryServer]:
     """A schema registry that answers as the test says."""
     from tests.support.registry_server import RegistryServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -43,16 +43,12 @@ def command(kafka: EmbeddedKafka) -> Command:
 
 
 @pytest.fixture
-def members(settings: Settings, group: str) -> Iterator[Memberships]:
+def members(settings: Settings, group: str, opened: ExitStack) -> Memberships:
     """Makes memberships of `group` on `kafka`."""
-    made = Memberships(settings, group)
-    yield made
-    made.close()
+    return opened.enter_context(closing(Memberships(settings, group)))
 
 
 @pytest.fixture
-def streams(kafka: EmbeddedKafka, name: str, group: str) -> Iterator[Streams]:
+def streams(kafka: EmbeddedKafka, name: str, group: str, opened: ExitStack) -> Streams:
     """Runs streams of `group` without Spark; `name` is the topic, a fixture of the module."""
-    made = Streams(kafka, name, group)
-    yield made
-    made.close()
+    return opened.enter_context(closing(Streams(kafka, name, group)))

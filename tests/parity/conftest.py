@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,6 @@ from tests.support.records import Topic
 
 
 @pytest.fixture
-def formats(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> Iterator[Formats]:
+def formats(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, tmp_path: Path, opened: ExitStack) -> Formats:
     """Reads and streams of each format on `kafka`."""
-    made = Formats(spark, kafka, topic, tmp_path)
-    yield made
-    made.close()
+    return opened.enter_context(closing(Formats(spark, kafka, topic, tmp_path)))

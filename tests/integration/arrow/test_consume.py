@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,16 +135,11 @@ class Loop:
 
 
 @pytest.fixture
-def loops(orders: Orders) -> Iterator[Callable[[], Loop]]:
-    made: list[Loop] = []
-
+def loops(orders: Orders, opened: ExitStack) -> Callable[[], Loop]:
     def make() -> Loop:
-        made.append(Loop(orders.name, orders.settings))
-        return made[-1]
+        return opened.enter_context(closing(Loop(orders.name, orders.settings)))
 
-    yield make
-    for one in made:
-        one.close()
+    return make
 
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -37,9 +38,8 @@ def committed(kafka, topic, group):
 
 
 @pytest.fixture
-def consumer(kafka, group):
+def consumer(kafka, group, opened):
     """Makes a consumer of librdkafka in a group and waits for its partitions."""
-    made = []
 
     def make(topic, protocol="classic", name=group):
         one = Consumer(
@@ -54,12 +54,9 @@ def consumer(kafka, group):
         assigned: list[Position] = []
         one.subscribe([topic], on_assign=lambda _, partitions: assigned.extend(partitions))
         wait_until(lambda: one.poll(0.1) is not None or bool(assigned), "the member's partitions")
-        made.append(one)
-        return one
+        return opened.enter_context(closing(one))
 
-    yield make
-    for one in made:
-        one.close()
+    return make
 
 
 def of(rows, group):

@@ -42,22 +42,18 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 
 @pytest.fixture
-def joined(kafka, group) -> Iterator[Callable[..., ConsumerMembership]]:
+def joined(kafka, group, opened) -> Callable[..., ConsumerMembership]:
     """Joins with slots; closes all at the end."""
-    made: list[ConsumerMembership] = []
 
     def make(*topics: str, slots: int = 2, pattern: str | None = None, **more: object) -> ConsumerMembership:
         settings = GroupSettings(group, slots=slots, **{"metadata_max_age_ms": 300, **more})  # type: ignore[arg-type]
-        one = ConsumerMembership(
-            Settings({"bootstrap.servers": kafka.bootstrap_servers}), settings, Topics(topics, pattern)
-        )
-        made.append(one)
+        config = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+        one: ConsumerMembership = ConsumerMembership(config, settings, Topics(topics, pattern))
+        opened.callback(one.close)
         one.join(60)
         return one
 
-    yield make
-    for one in made:
-        one.close()
+    return make
 
 
 def share(topic: str, count: int, *memberships: ConsumerMembership) -> bool:
@@ -256,20 +252,18 @@ COUNT = 400
 
 
 @pytest.fixture
-def pipe(kafka, topic, group) -> Iterator[Callable[..., Pipe]]:
+def pipe(kafka, topic, group, opened) -> Callable[..., Pipe]:
     """Makes queries from one topic with numbers to another one, exactly once, as members of the consumer protocol."""
     source, sink = topic("in", partitions=4), topic("out", partitions=1)
     produce(kafka.bootstrap_servers, source, COUNT)
-    made: list[Pipe] = []
 
     def make(name: str, **options: object) -> Pipe:
         given: dict[str, Any] = {"kafka_group_protocol": "consumer", "maxOffsetsPerTrigger": COUNT // 4, **options}
-        made.append(Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-{name}", **given))
-        return made[-1]
+        one = Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-{name}", **given)
+        opened.callback(one.close)
+        return one
 
-    yield make
-    for one in made:
-        one.close()
+    return make
 
 
 def check(kafka: EmbeddedKafka, *queries: Pipe) -> None:

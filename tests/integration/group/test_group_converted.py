@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -27,17 +27,15 @@ StartConsumer = Callable[[str], ConfluentConsumer]
 
 
 @pytest.fixture
-def consumer(kafka, group) -> Iterator[StartConsumer]:
+def consumer(kafka, group, opened) -> StartConsumer:
     """Starts consumers of the new protocol in the group."""
-    started: list[ConfluentConsumer] = []
 
     def start(topic: str) -> ConfluentConsumer:
-        started.append(ConfluentConsumer(kafka.bootstrap_servers, group, topic, "consumer"))
-        return started[-1]
+        one = ConfluentConsumer(kafka.bootstrap_servers, group, topic, "consumer")
+        opened.callback(one.close)
+        return one
 
-    yield start
-    for one in started:
-        one.close()
+    return start
 
 
 def test_a_query_leaves_when_its_group_is_converted_and_has_committed_before(members, topic, consumer):

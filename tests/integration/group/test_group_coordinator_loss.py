@@ -197,10 +197,8 @@ def coordinator_of(kafka, group):
 
 
 @pytest.fixture
-def on_three(cluster, group):
-    made = Memberships(Settings({"bootstrap.servers": cluster.bootstrap_servers}), group)
-    yield made
-    made.close()
+def on_three(cluster, group, opened):
+    return opened.enter_context(closing(Memberships(Settings({"bootstrap.servers": cluster.bootstrap_servers}), group)))
 
 
 @pytest.mark.parametrize("end", ["kill", pytest.param("pause", marks=pytest.mark.long)])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from tests.support.records import Topic, produce
 from tests.support.waiting import wait_until
 
 Said = Callable[[int], list[str]]
+Stream = Callable[..., MicroBatches]
 
 LABEL = "group.membership=false"
 SETTINGS = {
@@ -58,24 +59,17 @@ def given(kafka: EmbeddedKafka, group: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def stream(given: dict[str, str]) -> Iterator[Callable[..., MicroBatches]]:
+def stream(given: dict[str, str], opened: ExitStack) -> Stream:
     """Makes a stream of a topic in the group, as its process in the driver does."""
-    made = []
 
     def make(topic: str, **options: str) -> MicroBatches:
         changed = {name.replace("_", "."): value for name, value in options.items()}
-        query = query_of({**given, "subscribe": topic, **changed})
-        made.append(MicroBatches(query))
-        return made[-1]
+        return opened.enter_context(closing(MicroBatches(query_of({**given, "subscribe": topic, **changed}))))
 
-    yield make
-    for batches in made:
-        batches.close()
+    return make
 
 
-def test_nothing_is_said_of_a_group_that_nobody_else_uses(
-    topic: Topic, stream: Callable[..., MicroBatches], said: Said
-):
+def test_nothing_is_said_of_a_group_that_nobody_else_uses(topic: Topic, stream: Stream, said: Said):
     name = topic("alone", partitions=2)
     batches = stream(name)
     end = batches.next(StreamOffset(), limited=True)
@@ -85,13 +79,7 @@ def test_nothing_is_said_of_a_group_that_nobody_else_uses(
 
 @pytest.mark.parametrize(("option", "level"), [({}, logging.WARNING), ({"group_membership": "true"}, logging.INFO)])
 def test_the_members_of_another_application_are_told_once(
-    kafka: EmbeddedKafka,
-    topic: Topic,
-    group: str,
-    stream: Callable[..., MicroBatches],
-    said: Said,
-    option: dict[str, str],
-    level: int,
+    kafka: EmbeddedKafka, topic: Topic, group: str, stream: Stream, said: Said, option: dict[str, str], level: int
 ):
     name = topic("theirs", partitions=4)
     other = ConfluentConsumer(kafka.bootstrap_servers, group, name)
@@ -121,7 +109,7 @@ def test_offsets_that_others_have_committed_are_told_at_the_first_start_only(
     topic: Topic,
     group: str,
     groups: Groups,
-    stream: Callable[..., MicroBatches],
+    stream: Stream,
     said: Said,
     option: dict[str, str],
     level: int,
@@ -141,7 +129,7 @@ def test_offsets_that_others_have_committed_are_told_at_the_first_start_only(
 
 
 def test_a_query_with_a_checkpoint_is_not_told_of_committed_offsets(
-    topic: Topic, group: str, groups: Groups, stream: Callable[..., MicroBatches], said: Said, kafka: EmbeddedKafka
+    topic: Topic, group: str, groups: Groups, stream: Stream, said: Said, kafka: EmbeddedKafka
 ):
     name = topic("known", partitions=1)
     produce(kafka.bootstrap_servers, name, 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from contextlib import closing
 
 import pytest
 from confluent_kafka import ConsumerGroupState
@@ -112,11 +113,9 @@ class Group:
 
 
 @pytest.fixture
-def mixed(kafka, members, topic, tmp_path):
+def mixed(kafka, members, topic, tmp_path, opened):
     """A `Group`; all its members are closed at the end."""
-    made = Group(kafka, members, topic("mixed", partitions=PARTITIONS), tmp_path)
-    yield made
-    made.close()
+    return opened.enter_context(closing(Group(kafka, members, topic("mixed", partitions=PARTITIONS), tmp_path)))
 
 
 def change(mixed, act, members):

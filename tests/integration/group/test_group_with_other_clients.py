@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from tests.apps.confluent_consumer import ConfluentConsumer
@@ -30,20 +32,19 @@ class JavaConsumer:
 
 
 @pytest.fixture(params=["java", "librdkafka"])
-def other(request, kafka, group, tmp_path):
+def other(request, kafka, group, tmp_path, opened):
     """Starts another client's consumer of a topic in the group."""
-    started: list[JavaConsumer | ConfluentConsumer] = []
 
     def start(topic, strategy="range"):
         if request.param == "java":
-            started.append(JavaConsumer(kafka.bootstrap_servers, group, topic, tmp_path, strategy))
-        else:
-            started.append(ConfluentConsumer(kafka.bootstrap_servers, group, topic, strategy=strategy))
-        return started[-1]
+            return opened.enter_context(
+                closing(JavaConsumer(kafka.bootstrap_servers, group, topic, tmp_path, strategy))
+            )
+        return opened.enter_context(
+            closing(ConfluentConsumer(kafka.bootstrap_servers, group, topic, strategy=strategy))
+        )
 
-    yield start
-    for consumer in started:
-        consumer.close()
+    return start
 
 
 def shared(membership, consumer, topic):

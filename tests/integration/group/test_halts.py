@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -159,9 +159,8 @@ def produce_evenly(servers: str, topic: str, count: int, partitions: int = 2) ->
 
 
 @pytest.fixture
-def start(kafka, name, group) -> Iterator[Callable[..., Stream]]:
+def start(kafka, name, group, opened) -> Callable[..., Stream]:
     """Starts queries of the group; options with _ for . in their names."""
-    made: list[Stream] = []
 
     def one(**options: object) -> Stream:
         given = {
@@ -175,12 +174,11 @@ def start(kafka, name, group) -> Iterator[Callable[..., Stream]]:
         }
         if given.get("kafka.group.protocol") != "consumer":
             given["kafka.heartbeat.interval.ms"] = "200"
-        made.append(Stream(given))
-        return made[-1]
+        stream = Stream(given)
+        opened.callback(stream.close)
+        return stream
 
-    yield one
-    for stream in made:
-        stream.close()
+    return one
 
 
 KINDS = [

@@ -25,18 +25,16 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
-def start(spark, kafka, tmp_path):
+def start(spark, kafka, tmp_path, opened):
     """Starts a stream of a group into `tmp_path`, and stops it at the end."""
-    started = []
 
     def run(topic, group, **options):
         frame = stream(spark, kafka, topic, kafka_group_id=group, **{**QUICK, **options})
-        started.append(to_files(frame, tmp_path).start())
-        return started[-1]
+        query = to_files(frame, tmp_path).start()
+        opened.callback(query.stop)
+        return query
 
-    yield run
-    for query in started:
-        query.stop()
+    return run
 
 
 def generations(folder):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -21,23 +22,19 @@ Next = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def next_offset(kafka: EmbeddedKafka) -> Iterator[Next]:
+def next_offset(kafka: EmbeddedKafka, opened: ExitStack) -> Next:
     """Return what plans the next micro-batch after an offset, as a query that has just been started."""
-    readers = []
 
     def plan(start: dict[str, Any] | None, **options: str) -> dict[str, Any]:
         given = {name.replace("__", "."): value for name, value in options.items()}
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "startingOffsets": "earliest"}
-        source = KafkaGroupSource(servers | given)
-        reader = source.streamReader(schema_for(given))
-        readers.append(reader)
+        reader = KafkaGroupSource(servers | given).streamReader(schema_for(given))
+        opened.callback(reader.stop)
         end = reader.latestOffset(reader.initialOffset() if start is None else start, ReadAllAvailable())
         reader.stop()
         return dict(end)
 
-    yield plan
-    for reader in readers:
-        reader.stop()
+    return plan
 
 
 def test_a_checkpoint_of_other_topics_is_refused(kafka: EmbeddedKafka, topic: Topic, next_offset: Next) -> None:

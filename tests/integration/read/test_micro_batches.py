@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -31,19 +31,17 @@ QUICK_MEMBER = {"group_members": 1, "kafka_heartbeat_interval_ms": 200, "rebalan
 
 
 @pytest.fixture
-def start(kafka) -> Iterator[Start]:
+def start(kafka, opened) -> Start:
     """Starts planners; options with _ for . in their names."""
-    started = []
 
     def one(**options: object) -> MicroBatches:
         quick = {**QUICK, **(QUICK_MEMBER if "kafka_group_id" in options else {})}
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **quick, **options}
-        started.append(MicroBatches(query_of(given)))
-        return started[-1]
+        planner = MicroBatches(query_of(given))
+        opened.callback(planner.close)
+        return planner
 
-    yield one
-    for planner in started:
-        planner.close()
+    return one
 
 
 def after(planner: MicroBatches, before: StreamOffset) -> StreamOffset:

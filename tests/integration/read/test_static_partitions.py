@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -25,9 +25,8 @@ def name(kafka, topic) -> str:
 
 
 @pytest.fixture
-def start(kafka, name, group) -> Iterator[Callable[..., MicroBatches]]:
+def start(kafka, name, group, opened) -> Callable[..., MicroBatches]:
     """Starts streams of partitions 0 and 1."""
-    started: list[MicroBatches] = []
 
     def one(**options: object) -> MicroBatches:
         given = {
@@ -37,12 +36,11 @@ def start(kafka, name, group) -> Iterator[Callable[..., MicroBatches]]:
             "startingOffsets": "earliest",
             **options,
         }
-        started.append(MicroBatches(query_of(given)))
-        return started[-1]
+        planner = MicroBatches(query_of(given))
+        opened.callback(planner.close)
+        return planner
 
-    yield one
-    for planner in started:
-        planner.close()
+    return one
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 
 import pytest
 from pyspark.sql import SparkSession
@@ -34,20 +35,16 @@ def new(kafka: EmbeddedKafka, topic: Topic) -> str:
 
 
 @pytest.fixture
-def start(kafka: EmbeddedKafka) -> Iterator[Start]:
+def start(kafka: EmbeddedKafka, opened: ExitStack) -> Start:
     """Starts a stream of topics with `startingOffsets`."""
-    made = []
 
     def make(topics: str, starting: object = None, *, by: str = "subscribe", **options: str) -> MicroBatches:
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, by: topics, **options}
         if starting is not None:
             given["startingOffsets"] = starting if isinstance(starting, str) else json.dumps(starting)
-        made.append(MicroBatches(query_of(given)))
-        return made[-1]
+        return opened.enter_context(closing(MicroBatches(query_of(given))))
 
-    yield make
-    for batches in made:
-        batches.close()
+    return make
 
 
 def spans(end: StreamOffset) -> dict[str, tuple[int, int]]:

@@ -51,18 +51,14 @@ def topics(kafka, topic):
 
 
 @pytest.fixture
-def pipe(kafka, topics, group):
-    made = []
-
+def pipe(kafka, topics, group, opened):
     def make(name="a", **options):
         # No leader of this broker is away for seconds.
         given = {"data.loss.patience.ms": "500", **options}
-        made.append(Pipe(kafka.bootstrap_servers, topics[0], topics[1], group, f"{group}-{name}", **given))
-        return made[-1]
+        made = Pipe(kafka.bootstrap_servers, topics[0], topics[1], group, f"{group}-{name}", **given)
+        return opened.enter_context(closing(made))
 
-    yield make
-    for one in made:
-        one.close()
+    return make
 
 
 @pytest.fixture
