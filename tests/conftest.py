@@ -9,7 +9,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,11 +108,19 @@ def cluster(kafkagroup_cluster: EmbeddedKafka) -> EmbeddedKafka:
 
 @pytest.fixture
 def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
-    """`topic(prefix, partitions=4)` makes a fresh topic on `kafka` and returns its name."""
+    """`topic(prefix, partitions=4, records=9)` makes a fresh topic on `kafka` with so many numbers; its name."""
     # pytest rewrites the plugin's assertions when it loads it, which is after this file.
     from kafkagroup.embedded.pytest_plugin import new_topic
 
-    return partial(new_topic, kafka)
+    def make(prefix: str = "topic", *, records: int = 0, **settings: object) -> str:
+        name = new_topic(kafka, prefix, **settings)
+        if records:
+            from tests.support.records import produce
+
+            produce(kafka.bootstrap_servers, name, records)
+        return name
+
+    return make
 
 
 @pytest.fixture

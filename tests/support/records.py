@@ -21,7 +21,7 @@ from kafkagroup.embedded import EmbeddedKafka
 from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
-"""The fixture `topic`: `topic(prefix, partitions=4)` makes a fresh topic and returns its name."""
+"""The fixture `topic`: `topic(prefix, partitions=4, records=9)` makes a fresh topic with numbers; returns its name."""
 
 
 def produce(

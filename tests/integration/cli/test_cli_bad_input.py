@@ -15,7 +15,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support.commands import Command, connecting, one_of_each
-from tests.support.records import Topic, produce
+from tests.support.records import Topic
 
 PASSWORD = "correct-horse-battery"
 # Brokers hide what a user may not see, and answer with nothing; `brokers` needs no right.
@@ -123,8 +123,7 @@ def test_a_wrong_password_is_one_line(
 
 
 def test_an_unknown_group_is_one_line(kafka: EmbeddedKafka, group: str, topic: Topic, tmp_path: Path) -> None:
-    orders, unknown = topic("orders", partitions=2), f"{group}-not"
-    produce(kafka.bootstrap_servers, orders, 20)
+    orders, unknown = topic("orders", partitions=2, records=20), f"{group}-not"
     Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).create(group, {TopicPartition(orders, 0): 3})
     command = Command(kafka.bootstrap_servers)
     for arguments in (

@@ -36,17 +36,15 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def orders(kafka, topic, group, groups):
+def orders(topic, group, groups):
     """A topic with 20 records in 2 partitions, of which the group has committed 3 in each."""
-    name = topic("orders", partitions=2)
-    produce(kafka.bootstrap_servers, name, 20)
+    name = topic("orders", partitions=2, records=20)
     groups.create(group, dict.fromkeys(everything(name, 2), 3))
     return name
 
 
 def test_a_group_is_listed_shown_rewound_and_deleted(kafka, members, topic, group, command, groups):
-    orders = topic("orders", partitions=2)
-    produce(kafka.bootstrap_servers, orders, 20)
+    orders = topic("orders", partitions=2, records=20)
     # Nobody runs micro-batches here, so a rewind of members that offer its protocol would wait for them.
     membership = members.make(orders, slots=2, rewinds=False)
     joined = membership.join(30)
@@ -349,8 +347,7 @@ def test_records_from_a_place_in_the_log(command, letters):
 
 
 def test_new_records_are_shown_as_they_come(kafka, topic):
-    name = topic("followed", partitions=2)
-    produce(kafka.bootstrap_servers, name, 2)
+    name = topic("followed", partitions=2, records=2)
     words = ["-m", "kafkagroup.cli", "tail", name, "-n", "1", "-o", "json", "-b", kafka.bootstrap_servers]
     with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
         assert tail.stdout is not None

@@ -16,9 +16,8 @@ from tests.support.waiting import wait_until, wait_until_committed
 
 
 @pytest.fixture
-def name(kafka, topic) -> str:
-    made: str = topic("commanded", partitions=PARTITIONS)
-    produce(kafka.bootstrap_servers, made, COUNT)
+def name(topic) -> str:
+    made: str = topic("commanded", partitions=PARTITIONS, records=COUNT)
     return made
 
 

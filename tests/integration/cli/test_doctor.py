@@ -25,7 +25,7 @@ from kafkagroup.doctor import Finding, examine
 from kafkagroup.embedded import EmbeddedKafka, Frame, Security, TcpProxy
 from tests.support.memberships import Memberships
 from tests.support.native import reason_to_skip
-from tests.support.records import Topic, produce
+from tests.support.records import Topic
 
 PASSWORD, WRONG = "correct-horse-battery", "incorrect-donkey-socket"
 ALL, NOTHING = "alice", "bob"
@@ -89,8 +89,7 @@ def closed_port() -> int:
 def test_an_open_broker_is_healthy_from_the_driver_and_the_executors(
     spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
 ) -> None:
-    name = topic("doctor", partitions=1)
-    produce(kafka.bootstrap_servers, name, 1)
+    name = topic("doctor", partitions=1, records=1)
     config = {"bootstrap.servers": kafka.bootstrap_servers}
     Groups(Settings(config)).committed(name)
     with closing(KafkaClient(Settings(config))) as client:

@@ -75,8 +75,7 @@ class Gate:
 
 @pytest.mark.timeout(400)
 def test_a_scrape_agrees_with_kafkas_own_tool_and_follows_a_rebalance(spark, kafka, topic, members, tmp_path):
-    name, group = topic("scraped", partitions=4), members.group
-    produce(kafka.bootstrap_servers, name, 1000)
+    name, group = topic("scraped", partitions=4, records=1000), members.group
     gate = Gate(held=2)
     options = {"kafka_group_id": group, "group_members": 2, "kafka_partition_assignment_strategy": "range"}
     frame = stream(spark, kafka, name, startingOffsets="earliest", maxOffsetsPerTrigger=200, **options)
@@ -241,8 +240,7 @@ def test_what_cannot_start_says_why(spark, given, reason):
 def test_spark_captures_what_tasks_log_with_its_level_and_fields(spark, kafka, topic, tmp_path: Path):
     if not hasattr(spark, "tvf") or not hasattr(spark.tvf, "python_worker_logs"):
         pytest.skip("Spark before 4.1 captures no logs of workers")
-    name = topic("logged", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
+    name = topic("logged", partitions=1, records=10)
     capture = "spark.sql.pyspark.worker.logging.enabled"
     spark.conf.set(capture, "true")
     try:

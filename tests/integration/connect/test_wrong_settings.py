@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import numbers, produce, reader, run_to_end
+from tests.support.records import numbers, reader, run_to_end
 
 SECONDS = 30
 
@@ -56,8 +56,7 @@ def test_what_only_a_started_stream_can_tell_ends_in_our_words(spark, kafka, top
 
 def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKafka, topic, tmp_path: Path) -> None:
     """A shared dict with options of Spark, of other sources and of Java, and a name for the sink's query."""
-    name, copy = topic("orders", partitions=1), topic("copy", partitions=1)
-    produce(kafka.bootstrap_servers, name, 20)
+    name, copy = topic("orders", partitions=1, records=20), topic("copy", partitions=1)
     shared = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "header": "true",

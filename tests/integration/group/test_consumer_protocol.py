@@ -23,7 +23,7 @@ from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import everything, held
 from tests.support.queries import Pipe
-from tests.support.records import CommittedReader, add_partitions, produce
+from tests.support.records import CommittedReader, add_partitions
 from tests.support.waiting import wait_until
 
 SOON = {
@@ -254,8 +254,7 @@ COUNT = 400
 @pytest.fixture
 def pipe(kafka, topic, group, opened) -> Callable[..., Pipe]:
     """Makes queries from one topic with numbers to another one, exactly once, as members of the consumer protocol."""
-    source, sink = topic("in", partitions=4), topic("out", partitions=1)
-    produce(kafka.bootstrap_servers, source, COUNT)
+    source, sink = topic("in", partitions=4, records=COUNT), topic("out", partitions=1)
 
     def make(name: str, **options: object) -> Pipe:
         given: dict[str, Any] = {"kafka_group_protocol": "consumer", "maxOffsetsPerTrigger": COUNT // 4, **options}

@@ -20,7 +20,6 @@ from kafka_source.source.plan import Admission
 from kafkagroup.admin import Groups
 from tests.support.memberships import leave, members_of
 from tests.support.queries import Pipe, query_of
-from tests.support.records import produce
 from tests.support.rewinding import Streams
 from tests.support.two_phase import visible
 from tests.support.waiting import wait_until
@@ -92,8 +91,7 @@ def committed(kafka, group) -> int:
 def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
     kafka, topic, group, driver, commit, on_lost
 ):
-    source, sink = topic("frozen", partitions=PARTITIONS), topic("thawed")
-    produce(kafka.bootstrap_servers, source, COUNT)
+    source, sink = topic("frozen", partitions=PARTITIONS, records=COUNT), topic("thawed")
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     arguments = (kafka.bootstrap_servers, source, sink, group, on_lost, commit)
@@ -121,8 +119,7 @@ def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
 
 
 def test_a_run_to_an_end_that_loses_its_place_while_it_plans_plans_again(kafka, settings, topic, group, monkeypatch):
-    source = topic("lost", partitions=PARTITIONS)
-    produce(kafka.bootstrap_servers, source, COUNT)
+    source = topic("lost", partitions=PARTITIONS, records=COUNT)
     stream = Streams(kafka, source, group).planner(group_members=1)
     ends = Admission.ends
 

@@ -106,17 +106,9 @@ def test_the_members_of_another_application_are_told_once(
     ],
 )
 def test_offsets_that_others_have_committed_are_told_at_the_first_start_only(
-    topic: Topic,
-    group: str,
-    groups: Groups,
-    stream: Stream,
-    said: Said,
-    option: dict[str, str],
-    level: int,
-    kafka: EmbeddedKafka,
+    topic: Topic, group: str, groups: Groups, stream: Stream, said: Said, option: dict[str, str], level: int
 ):
-    name = topic("left", partitions=2)
-    produce(kafka.bootstrap_servers, name, 40)
+    name = topic("left", partitions=2, records=40)
     groups.rewind(group, {TopicPartition(name, 0): 3})
     first = stream(name, **option)
     end = first.next(StreamOffset(), limited=True)
@@ -131,8 +123,7 @@ def test_offsets_that_others_have_committed_are_told_at_the_first_start_only(
 def test_a_query_with_a_checkpoint_is_not_told_of_committed_offsets(
     topic: Topic, group: str, groups: Groups, stream: Stream, said: Said, kafka: EmbeddedKafka
 ):
-    name = topic("known", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
+    name = topic("known", partitions=1, records=10)
     tp = TopicPartition(name, 0)
     first = stream(name)
     end = first.next(StreamOffset(), limited=True)
@@ -145,10 +136,9 @@ def test_a_query_with_a_checkpoint_is_not_told_of_committed_offsets(
 
 
 def test_a_batch_is_told_of_committed_offsets_too(
-    topic: Topic, group: str, groups: Groups, given: dict[str, str], said: Said, kafka: EmbeddedKafka
+    topic: Topic, group: str, groups: Groups, given: dict[str, str], said: Said
 ):
-    name = topic("nightly", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
+    name = topic("nightly", partitions=1, records=10)
     groups.rewind(group, {TopicPartition(name, 0): 3})
     reader = BatchReader({**given, "subscribe": name}, source_schema(headers=False))
     for _ in range(2):
@@ -204,8 +194,7 @@ def test_a_group_that_cannot_be_described_is_left_to_the_join(
 def test_a_driver_says_that_it_joins_the_group_of_a_java_application(
     kafka: EmbeddedKafka, topic: Topic, group: str, given: dict[str, str], tmp_path: Path
 ):
-    name = topic("java", partitions=4)
-    produce(kafka.bootstrap_servers, name, 40)
+    name = topic("java", partitions=4, records=40)
     with java_consumer(tmp_path, kafka.bootstrap_servers, group, name) as java:
         java.wait_for("assigned ")
         with streaming_app(tmp_path / "spark", {**given, "subscribe": name}) as app:

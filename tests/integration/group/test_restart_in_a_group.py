@@ -70,8 +70,7 @@ def test_it_comes_back_to_the_same_partitions_without_a_rebalance(spark, kafka, 
 
 
 def test_a_replayed_batch_is_committed_before_its_partitions_are_given_away(kafka, topic, group):
-    name = topic("replayed", partitions=2)
-    produce(kafka.bootstrap_servers, name, 20)
+    name = topic("replayed", partitions=2, records=20)
     job = Job(kafka, group, subscribe=name, group_members=1, kafka_group_instance_id=group)
     with closing(job.planner()) as died:
         # It dies before Spark asks for the next micro-batch, so its batch is not committed.

@@ -29,9 +29,8 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def name(kafka, topic) -> str:
-    made: str = topic("rewound", partitions=PARTITIONS)
-    produce(kafka.bootstrap_servers, made, COUNT)
+def name(topic) -> str:
+    made: str = topic("rewound", partitions=PARTITIONS, records=COUNT)
     return made
 
 
@@ -259,8 +258,7 @@ def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, gro
 def test_the_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_set(
     kafka, settings, groups, members, topic, group
 ):
-    name = topic("again", partitions=1)
-    produce(kafka.bootstrap_servers, name, COUNT)
+    name = topic("again", partitions=1, records=COUNT)
     reading = members.make(name, slots=1)
     reading.join(30)
     with ThreadPoolExecutor(1) as pool:

@@ -19,9 +19,8 @@ REFUSED_WITHIN = 30.0
 
 
 @pytest.fixture
-def name(kafka, topic) -> str:
-    made: str = topic("strategies", partitions=PARTITIONS)
-    produce(kafka.bootstrap_servers, made, COUNT)
+def name(topic) -> str:
+    made: str = topic("strategies", partitions=PARTITIONS, records=COUNT)
     return made
 
 

@@ -108,8 +108,7 @@ def _by_operator(query: Query, sink: str, *, of_new_group: bool) -> None:
 def test_every_commit_names_its_topic(
     kafka: EmbeddedKafka, topic: Topic, group: str, commit: str, run: Callable[[Query, str], None], protocol: str
 ) -> None:
-    name, sink = topic("commits-all", partitions=1), topic("commits-all-out", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
+    name, sink = topic("commits-all", partitions=1, records=10), topic("commits-all-out", partitions=1)
     run(_query(kafka, name, group, commit=commit, kafka_group_protocol=protocol), sink)
     client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     (entry,) = client.run(fetch_all_committed(client, group, Deadline(30))).values()
@@ -123,9 +122,8 @@ def test_every_commit_names_its_topic(
 def test_what_a_late_commit_says_of_the_deleted_topic_skips_nothing(
     kafka: EmbeddedKafka, topic: Topic, group: str, start: str
 ) -> None:
-    name = topic("commits-late", partitions=1)
+    name = topic("commits-late", partitions=1, records=1000)
     tp = TopicPartition(name, 0)
-    produce(kafka.bootstrap_servers, name, 1000)
     query = _query(kafka, name, group)
     with closing(MicroBatches(query)) as stream:
         first = stream.next(StreamOffset(), limited=True)
@@ -173,8 +171,7 @@ _OPTIONS = {"failOnDataLoss": "false", "data_loss_patience_ms": "1000", "group_m
 
 @pytest.fixture
 def topics(kafka: EmbeddedKafka, topic: Topic) -> tuple[str, str]:
-    source, sink = topic("commits-in", partitions=2), topic("commits-out")
-    produce(kafka.bootstrap_servers, source, 200)
+    source, sink = topic("commits-in", partitions=2, records=200), topic("commits-out")
     return source, sink
 
 

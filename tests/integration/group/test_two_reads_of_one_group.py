@@ -167,8 +167,7 @@ def turn(reads, ends, read_by):
 
 @pytest.mark.parametrize("commit", ["batch", "task"])
 def test_another_query_of_the_driver_joins_while_tasks_read(kafka, topic, group, read, commit):
-    name = topic("tasks", partitions=4)
-    produce(kafka.bootstrap_servers, name, 400)
+    name = topic("tasks", partitions=4, records=400)
     first, second = read(name, commit=commit), read(name, commit=commit)
     end = first.next(StreamOffset(), limited=True)
     bundles = first.tasks(StreamOffset(), end)

@@ -86,8 +86,7 @@ Lake = Callable[..., App]
 @pytest.fixture
 def lake(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path, spark_41: Mapping[str, str]) -> tuple[str, Lake]:
     """A topic with records, and what starts the application with it."""
-    name = topic("orders", partitions=3)
-    produce(kafka.bootstrap_servers, name, COUNT)
+    name = topic("orders", partitions=3, records=COUNT)
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": name,

@@ -11,7 +11,6 @@ from examples.lag_plot import WIDTH, lag_plot
 from examples.setting import ORDERS, PARTITIONS
 from tests.support.native import without_warning
 from tests.support.programs import run_python
-from tests.support.records import produce
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -142,8 +141,7 @@ def test_a_lag_that_was_always_zero_has_an_empty_plot():
 
 @pytest.mark.long
 def test_the_demo_shows_a_topic_of_ones_own_and_changes_nothing(kafka, topic):
-    name = topic("mine", partitions=2)
-    produce(kafka.bootstrap_servers, name, 25)
+    name = topic("mine", partitions=2, records=25)
     before = {found.group_id for found in kafka.admin().list_consumer_groups().result(30).valid}
     said = run("demo", kafka.bootstrap_servers, name, "kafka.client.id=curious")
     assert f"records of {name}" in said

@@ -22,7 +22,7 @@ from testbed.kubernetes_cluster import KubernetesCluster, reason_against_kuberne
 from testbed.spark_cluster import LOOPBACK, SPARK, SparkCluster, connect_server, without_our_paths
 from testbed.yarn_cluster import YarnCluster
 from tests.support.programs import run_python
-from tests.support.records import Topic, produce
+from tests.support.records import Topic
 
 pytestmark = pytest.mark.long
 
@@ -104,8 +104,7 @@ def test_a_cluster_with_an_environment_archive(
     master: str,
     cluster: Callable[..., SparkCluster | YarnCluster],
 ) -> None:
-    name = topic("recipe", partitions=2)
-    produce(kafka.bootstrap_servers, name, COUNT)
+    name = topic("recipe", partitions=2, records=COUNT)
     shutil.copy(archive, tmp_path)
     settings = {
         "spark.driver.host": LOOPBACK,
@@ -135,8 +134,7 @@ def test_a_cluster_with_an_environment_archive(
 
 @pytest.mark.timeout(400)
 def test_connect_with_the_package_on_the_server_alone(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> None:
-    name = topic("recipe-connect", partitions=2)
-    produce(kafka.bootstrap_servers, name, COUNT)
+    name = topic("recipe-connect", partitions=2, records=COUNT)
     environment = {**without_our_paths(), "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     with connect_server(tmp_path, environment) as server:
         done = run_python("-m", "tests.apps.connect_client", server, kafka.bootstrap_servers, name, seconds=200)
@@ -148,8 +146,7 @@ def test_connect_with_the_package_on_the_server_alone(kafka: EmbeddedKafka, topi
 def test_kubernetes_with_pods_that_are_processes(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> None:
     if reason := reason_against_kubernetes():
         pytest.skip(reason)
-    name = topic("recipe-kubernetes", partitions=2)
-    produce(kafka.bootstrap_servers, name, COUNT)
+    name = topic("recipe-kubernetes", partitions=2, records=COUNT)
     settings = {
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",

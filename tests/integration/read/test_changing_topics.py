@@ -103,8 +103,7 @@ def test_a_topic_that_is_given_up_leaves_the_others_alone(kafka, topic, start, t
 
 @pytest.mark.parametrize("anew", [True, False])
 def test_a_topic_that_was_deleted_stops_the_query_unless_told_otherwise(kafka, topic, start, tmp_path, anew):
-    name = topic("deleted", partitions=2)
-    produce(kafka.bootstrap_servers, name, 40)
+    name = topic("deleted", partitions=2, records=40)
     query = start(name, f"{name}-group")
     wait_until(lambda: len(written(tmp_path / "out")) == 40, "the records", 200)
     if anew:

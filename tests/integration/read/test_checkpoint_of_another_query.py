@@ -38,8 +38,7 @@ def next_offset(kafka: EmbeddedKafka, opened: ExitStack) -> Next:
 
 
 def test_a_checkpoint_of_other_topics_is_refused(kafka: EmbeddedKafka, topic: Topic, next_offset: Next) -> None:
-    orders, payments = topic("orders"), topic("payments")
-    produce(kafka.bootstrap_servers, orders, 3)
+    orders, payments = topic("orders", records=3), topic("payments")
     before = next_offset(None, subscribe=orders)
     told = f"The checkpoint is of {orders}, and the query reads {payments}"
     for loses in ("true", "false"):
@@ -53,8 +52,7 @@ def test_a_checkpoint_of_other_topics_is_refused(kafka: EmbeddedKafka, topic: To
 def test_a_pattern_goes_on_where_all_topics_of_the_checkpoint_are_deleted(
     kafka: EmbeddedKafka, topic: Topic, next_offset: Next
 ) -> None:
-    yesterday = topic("daily")
-    produce(kafka.bootstrap_servers, yesterday, 3)
+    yesterday = topic("daily", records=3)
     pattern = yesterday.replace("daily", "d[a-z]*")
     before = next_offset(None, subscribePattern=pattern)
     today = yesterday.replace("daily", "day")
@@ -66,11 +64,8 @@ def test_a_pattern_goes_on_where_all_topics_of_the_checkpoint_are_deleted(
     assert today in after["partitions"]
 
 
-def test_a_checkpoint_of_another_group_is_refused(
-    kafka: EmbeddedKafka, topic: Topic, group: str, next_offset: Next
-) -> None:
-    orders = topic("orders")
-    produce(kafka.bootstrap_servers, orders, 3)
+def test_a_checkpoint_of_another_group_is_refused(topic: Topic, group: str, next_offset: Next) -> None:
+    orders = topic("orders", records=3)
     before = next_offset(None, subscribe=orders, kafka__group__id=group)
     other = f"{group}-other"
     with pytest.raises(InvalidConfigurationError, match=f"query in group {group}, and kafka.group.id is {other}"):

@@ -12,7 +12,7 @@ from assignors import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Span, StreamOffset
 from tests.support.queries import Job, Pipe
-from tests.support.records import produce, run_to_end, stream, to_files, written
+from tests.support.records import run_to_end, stream, to_files, written
 from tests.support.waiting import wait_until_committed
 
 COUNT = 90
@@ -20,9 +20,8 @@ OWN = "The checkpoint is older than this query's own commits"
 
 
 @pytest.fixture
-def name(kafka, topic) -> str:
-    made: str = topic("put-back", partitions=2)
-    produce(kafka.bootstrap_servers, made, COUNT)
+def name(topic) -> str:
+    made: str = topic("put-back", partitions=2, records=COUNT)
     return made
 
 

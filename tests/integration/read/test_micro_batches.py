@@ -67,8 +67,7 @@ def ranges(planner: MicroBatches, before: StreamOffset, end: StreamOffset) -> li
 def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_record(
     kafka, topic, group, start, starting, commit, stopped
 ):
-    name = topic("idle", partitions=1)
-    produce(kafka.bootstrap_servers, name, 5)
+    name = topic("idle", partitions=1, records=5)
     given = {} if starting is None else {"startingOffsets": starting % name}
     planner = start(subscribe=name, kafka_group_id=group, commit=commit, **given)
     # An empty batch keeps in the checkpoint where the query has started.
@@ -146,8 +145,7 @@ def test_the_reader_for_spark_before_42_continues_at_the_batch_that_spark_asks_f
 
 
 def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, topic, kafka):
-    name = topic("moved")
-    produce(kafka.bootstrap_servers, name, 10)
+    name = topic("moved", records=10)
     planner = start(subscribe=name, kafka_group_id=f"{name}-group", startingOffsets="earliest")
     end = after(planner, StreamOffset())
     with pytest.raises(InvalidConfigurationError, match="cluster"):
@@ -168,8 +166,7 @@ def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, 
 def test_tasks_that_commit_a_batch_that_was_planned_otherwise_do_not_fence_each_other(
     kafka, topic, group, groups, before
 ):
-    name = topic("planned-otherwise", partitions=4)
-    produce(kafka.bootstrap_servers, name, 400)
+    name = topic("planned-otherwise", partitions=4, records=400)
     job = Job(kafka, group, subscribe=name, min_records_per_task=1)
     planner = job.planner(**before)
     end = planner.next(StreamOffset(), limited=True)

@@ -21,9 +21,8 @@ KINDS = ["batch", "task", "assign"]
 
 
 @pytest.fixture
-def name(kafka, topic) -> str:
-    made: str = topic("beyond")
-    produce(kafka.bootstrap_servers, made, 50)
+def name(topic) -> str:
+    made: str = topic("beyond", records=50)
     return made
 
 

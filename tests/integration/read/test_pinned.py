@@ -19,10 +19,8 @@ PARTITIONS = 3
 
 
 @pytest.fixture
-def orders(kafka, topic):
-    name = topic("pinned", partitions=PARTITIONS)
-    produce(kafka.bootstrap_servers, name, 90)
-    return name
+def orders(topic):
+    return topic("pinned", partitions=PARTITIONS, records=90)
 
 
 @pytest.fixture

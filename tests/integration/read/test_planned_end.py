@@ -18,8 +18,7 @@ ENGINES = ("native", "librdkafka")
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_end_that_comes_late_is_no_loss(kafka, topic, engine):
-    name = topic("late", partitions=1)
-    produce(kafka.bootstrap_servers, name, 5)
+    name = topic("late", partitions=1, records=5)
     asked = fetch_request(Range(name, 0, 0, 9), batch_rows=3, timeout_ms=60_000)
     batches = engine_for(engine, Settings({"bootstrap.servers": kafka.bootstrap_servers})).read(asked)
     offsets = next(batches).column("offset").to_pylist()
@@ -31,8 +30,7 @@ def test_an_end_that_comes_late_is_no_loss(kafka, topic, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_end_that_does_not_come_is_a_loss_after_the_poll_timeout(kafka, topic, engine):
-    name = topic("short", partitions=1)
-    produce(kafka.bootstrap_servers, name, 5)
+    name = topic("short", partitions=1, records=5)
     reader = engine_for(engine, Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     began = time.monotonic()
     with pytest.raises(DataLossError, match=rf"{name}-0 cannot be read from offset 5: it has only offsets \[0, 5\)"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support.records import produce, reader
+from tests.support.records import reader
 
 
 def _explain_a_view(frame: DataFrame) -> None:
@@ -39,8 +39,7 @@ LOOKS: dict[str, Callable[[DataFrame], object]] = {
 
 @pytest.mark.parametrize("commit", ["none", "task"])
 def test_a_look_at_a_plan_joins_no_group(spark: SparkSession, kafka, topic, groups, commit):
-    name = topic("looked-at", partitions=3)
-    produce(kafka.bootstrap_servers, name, 30)
+    name = topic("looked-at", partitions=3, records=30)
     for what, look in LOOKS.items():
         look(reader(spark, kafka, name, kafka_group_id=f"{name}-{what}", commit=commit).load())
     assert not [group for group in groups.states() if group.startswith(name)]
@@ -48,8 +47,7 @@ def test_a_look_at_a_plan_joins_no_group(spark: SparkSession, kafka, topic, grou
 
 def test_an_rdd_is_a_plan_that_joins(spark: SparkSession, kafka, topic, group, groups):
     # Spark plans when the RDD is asked for, and does not tell whether anybody runs it.
-    name = topic("looked-at", partitions=3)
-    produce(kafka.bootstrap_servers, name, 30)
+    name = topic("looked-at", partitions=3, records=30)
     frame = reader(spark, kafka, name, kafka_group_id=group).load()
     rdd = frame.rdd
     assert groups.states()[group]

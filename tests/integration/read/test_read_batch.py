@@ -17,10 +17,8 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def orders(kafka, topic):
-    name = topic("orders", partitions=3)
-    produce(kafka.bootstrap_servers, name, 300)
-    return name
+def orders(topic):
+    return topic("orders", partitions=3, records=300)
 
 
 def test_a_smaller_schema_reads_only_what_it_asks_for(spark, kafka, orders):
@@ -46,8 +44,7 @@ def test_offsets_that_the_log_does_not_have_are_one_error_of_the_plan(kafka, ord
 
 
 def test_a_log_that_is_behind_for_a_moment_is_read_to_its_ending_offset(kafka, topic, caplog):
-    name = topic("behind", partitions=1)
-    produce(kafka.bootstrap_servers, name, 5)
+    name = topic("behind", partitions=1, records=5)
     given = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": name,
@@ -73,8 +70,7 @@ def test_offsets_that_the_log_does_not_have_are_left_out_when_loss_is_allowed(sp
 def test_an_offset_of_the_options_is_no_offset_of_a_topic_that_is_created_again_between_two_actions(
     spark, kafka, topic, engine
 ):
-    name = topic("anew", partitions=1)
-    produce(kafka.bootstrap_servers, name, 20)
+    name = topic("anew", partitions=1, records=20)
     whole = reader(spark, kafka, name, engine=engine).load()
     start = json.dumps({name: {"0": 5}})
     rest = reader(spark, kafka, name, startingOffsets=start, engine=engine, data_loss_patience_ms=500).load()

@@ -30,10 +30,8 @@ from tests.support.waiting import wait_until, wait_until_committed
 
 
 @pytest.fixture
-def orders(kafka, topic):
-    name = topic("orders", partitions=3)
-    produce(kafka.bootstrap_servers, name, 300)
-    return name
+def orders(topic):
+    return topic("orders", partitions=3, records=300)
 
 
 def test_looking_twice_shows_the_same_and_commits_nothing(spark, kafka, orders, groups):
@@ -132,8 +130,7 @@ def run(planned, task):
 def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, orders, topic, group, groups):
     plain = {"commit.transactional": "false"}
     planned, tasks = plan_to_commit(kafka, orders, group, **plain)
-    other = topic("other")
-    produce(kafka.bootstrap_servers, other, 30)
+    other = topic("other", records=30)
     planned_other, other_tasks = plan_to_commit(kafka, other, group, **plain)
     # The slots are in a later generation than the one of their plan. The first attempt finds it, and its executor dies.
     attempt = planned.read(tasks[0])
@@ -201,9 +198,8 @@ def test_slots_of_a_batch_that_is_not_run_leave_until_a_task_commits(members, to
 
 
 @pytest.mark.parametrize("is_rewound", [False, True])
-def test_a_batch_that_begins_after_its_groups_offset_undoes_no_rewind(kafka, members, topic, group, groups, is_rewound):
-    name = topic("orders", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
+def test_a_batch_that_begins_after_its_groups_offset_undoes_no_rewind(members, topic, group, groups, is_rewound):
+    name = topic("orders", partitions=1, records=10)
     (tp,) = everything(name, 1)
     groups.create(group, {tp: 3})
     with kept(members, name, end=9, slots=1, rebalance_timeout_ms=1_000) as (slots, _):

@@ -41,8 +41,7 @@ def test_micro_batches_have_about_as_many_bytes_as_the_limit_says(spark, kafka, 
 
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
 def test_micro_batches_grow_until_a_trigger_takes_the_wished_time(spark, kafka, topic, tmp_path):
-    name = topic("paced", partitions=1)
-    produce(kafka.bootstrap_servers, name, 13_000)
+    name = topic("paced", partitions=1, records=13_000)
     # Far above what any of them takes, so each may be ten times as large as the last.
     query = run_to_end(
         to_files(stream(spark, kafka, name, startingOffsets="earliest", targetTriggerDuration="1h"), tmp_path)
@@ -65,8 +64,7 @@ def slowly(batches):
     "target", [{"targetTriggerDuration": "50s"}, {"mode": "DROPMALFORMED"}], ids=["target", "none"]
 )
 def test_progress_says_how_many_cores_the_target_needs(spark, kafka, topic, tmp_path, target):
-    name = topic("cores", partitions=2)
-    produce(kafka.bootstrap_servers, name, 20)
+    name = topic("cores", partitions=2, records=20)
     reader = spark.readStream.option("kafka.bootstrap.servers", kafka.bootstrap_servers).option("subscribe", name)
     # Two slots whose records one task reads together.
     reader.options(**{"kafka.group.id": name, "group.members": 2, "startingOffsets": "earliest", **target})
@@ -87,9 +85,8 @@ def test_progress_says_how_many_cores_the_target_needs(spark, kafka, topic, tmp_
 
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 does not tell a Python source that its last batch is done")
 def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kafka, topic, groups, tmp_path):
-    name = topic("committed", partitions=3)
+    name = topic("committed", partitions=3, records=60)
     group = f"{name}-group"
-    produce(kafka.bootstrap_servers, name, 60)
     run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path))
     assert written(tmp_path / "out") == list(range(60))
     assert all(row.lag == 0 for row in groups.lag(group))
@@ -97,9 +94,8 @@ def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kaf
 
 
 def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, groups, tmp_path):
-    name = topic("idle", partitions=2)
+    name = topic("idle", partitions=2, records=10)
     group = f"{name}-group"
-    produce(kafka.bootstrap_servers, name, 10)
     query = to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path).start()
     try:
         wait_until(lambda: committed(groups, group, name) == 10, "the last batch's offsets in the group")
@@ -111,9 +107,8 @@ def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, grou
 
 
 def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka, topic, groups, tmp_path):
-    name = topic("first", partitions=1)
+    name = topic("first", partitions=1, records=5)
     group = f"{name}-group"
-    produce(kafka.bootstrap_servers, name, 5)
     query = to_files(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one").start()
     try:
         wait_until(lambda: committed(groups, group, name) == 5, "the starting position in the group")
@@ -126,9 +121,8 @@ def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka,
 
 @pytest.mark.parametrize("transactional", ["true", "false"])
 def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional):
-    name = topic("tasks", partitions=2)
+    name = topic("tasks", partitions=2, records=10)
     group = f"{name}-group"
-    produce(kafka.bootstrap_servers, name, 10)
     options = {"commit": "task", "commit_transactional": transactional, "startingOffsets": "earliest"}
     run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, **options), tmp_path))
     assert committed(groups, group, name) == 10
@@ -136,8 +130,7 @@ def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional):
 
 def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):
     for members, partitions in ((4, 2), (2, 5)):
-        name = topic("slots", partitions=partitions)
-        produce(kafka.bootstrap_servers, name, 30)
+        name = topic("slots", partitions=partitions, records=30)
         options = {"kafka_group_id": f"{name}-group", "group_members": members, "startingOffsets": "earliest"}
         run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path / name))
         assert written(tmp_path / name / "out") == list(range(30))
@@ -155,8 +148,7 @@ IN_GROUP = {"group_members": 4}
     ],
 )
 def test_partitions_and_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, more, tasks):
-    name = topic("little", partitions=4)
-    produce(kafka.bootstrap_servers, name, 200)
+    name = topic("little", partitions=4, records=200)
     group = {"kafka_group_id": f"{name}-group"} if "group_members" in more else {}
     frame = stream(spark, kafka, name, startingOffsets="earliest", **group, **more)
     with_task = frame.select("value", "partition", "offset", spark_partition_id().alias("task"))
@@ -166,8 +158,7 @@ def test_partitions_and_slots_with_little_to_read_share_a_task(spark, kafka, top
 
 
 def test_the_checkpoint_holds_ranges_and_slots_and_no_secret(spark, kafka, topic, tmp_path):
-    name = topic("checkpoint", partitions=2)
-    produce(kafka.bootstrap_servers, name, 10)
+    name = topic("checkpoint", partitions=2, records=10)
     options = {"kafka_group_id": f"{name}-group", "kafka_ssl_key_password": "hush-hush", "startingOffsets": "earliest"}
     run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path))
     files = [path for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
@@ -179,8 +170,7 @@ def test_the_checkpoint_holds_ranges_and_slots_and_no_secret(spark, kafka, topic
 
 
 def test_the_progress_shows_which_slot_has_read_what(spark, kafka, topic, tmp_path):
-    name = topic("progress", partitions=4)
-    produce(kafka.bootstrap_servers, name, 40)
+    name = topic("progress", partitions=4, records=40)
     options = {"kafka_group_id": f"{name}-group", "group_members": 2, "startingOffsets": "earliest"}
     query = run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path))
     (source,) = next(p for p in query.recentProgress if p["numInputRows"])["sources"]

@@ -18,9 +18,8 @@ Run = Callable[..., None]
 
 
 @pytest.fixture
-def name(kafka, topic) -> str:
-    made: str = topic("skipped", partitions=PARTITIONS)
-    produce(kafka.bootstrap_servers, made, 100)
+def name(topic) -> str:
+    made: str = topic("skipped", partitions=PARTITIONS, records=100)
     return made
 
 

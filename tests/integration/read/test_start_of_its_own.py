@@ -25,8 +25,7 @@ def one_batch(query: Job) -> list[int]:
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go_on_in(kafka, topic, group, fails):
-    name = topic("unread", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
+    name = topic("unread", partitions=1, records=10)
     query = Job(kafka, group, subscribe=name, startingOffsets="latest", failOnDataLoss=str(fails).lower(),
                 kafka_metadata_max_age_ms=200, data_loss_patience_ms=2_000)  # fmt: skip
     planner = query.planner()
@@ -58,9 +57,8 @@ def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go
 
 
 def test_a_batch_that_runs_again_does_not_lower_what_others_have_committed(kafka, topic, groups, group):
-    name = topic("ahead", partitions=1)
+    name = topic("ahead", partitions=1, records=20)
     tp = TopicPartition(name, 0)
-    produce(kafka.bootstrap_servers, name, 20)
     query = Job(kafka, group, subscribe=name, commit="task")
     planner = query.planner()
     query.offsets.append(planner.next(query.offsets[-1], limited=True))
@@ -80,8 +78,7 @@ def test_a_batch_that_runs_again_does_not_lower_what_others_have_committed(kafka
 
 @pytest.mark.parametrize("commit", ["batch", "task"])
 def test_a_query_that_has_read_nothing_since_its_start_loses_nothing_to_another_one(kafka, topic, group, commit):
-    name = topic("latest-start", partitions=1)
-    produce(kafka.bootstrap_servers, name, COUNT)
+    name = topic("latest-start", partitions=1, records=COUNT)
     given = {"subscribe": name, "startingOffsets": "latest", "commit": commit}
     assert one_batch(Job(kafka, group, **given)) == []
     produce(kafka.bootstrap_servers, name, 10, first=COUNT)

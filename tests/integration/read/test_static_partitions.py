@@ -11,16 +11,15 @@ from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
 from tests.support.queries import query_of
-from tests.support.records import numbers, produce, reader
+from tests.support.records import numbers, reader
 
 PARTITIONS = 3
 COUNT = 90
 
 
 @pytest.fixture
-def name(kafka, topic) -> str:
-    made: str = topic("static", partitions=PARTITIONS)
-    produce(kafka.bootstrap_servers, made, COUNT)
+def name(topic) -> str:
+    made: str = topic("static", partitions=PARTITIONS, records=COUNT)
     return made
 
 

@@ -20,8 +20,7 @@ from tests.support.records import create_again, produce
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_the_next_batch_reads_the_new_topic_from_its_first_record(kafka, topic, groups, group, fails):
-    name = topic("again", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
+    name = topic("again", partitions=1, records=10)
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": name,

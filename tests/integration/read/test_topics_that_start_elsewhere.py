@@ -19,11 +19,9 @@ Start = Callable[..., MicroBatches]
 
 
 @pytest.fixture
-def old(kafka: EmbeddedKafka, topic: Topic) -> str:
+def old(topic: Topic) -> str:
     """A topic of one partition with the numbers 0 to 9."""
-    name = topic("old", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
-    return name
+    return topic("old", partitions=1, records=10)
 
 
 @pytest.fixture

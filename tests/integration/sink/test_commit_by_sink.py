@@ -45,8 +45,7 @@ BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 @pytest.fixture
 def topics(kafka, topic):
-    source, sink = topic("by-sink-in", partitions=PARTITIONS), topic("by-sink-out")
-    produce(kafka.bootstrap_servers, source, COUNT)
+    source, sink = topic("by-sink-in", partitions=PARTITIONS, records=COUNT), topic("by-sink-out")
     return source, sink
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.support.programs import run_python
-from tests.support.records import produce
 
 # Writes a topic's records to another, as a batch and then as a stream.
 PROGRAM = """
@@ -27,8 +26,7 @@ spark.stop()
 
 @pytest.mark.long
 def test_the_sink_logs_at_the_level_of_the_environment(kafka, topic, tmp_path):
-    source, target = topic("from"), topic("to")
-    produce(kafka.bootstrap_servers, source, 7)
+    source, target = topic("from", records=7), topic("to")
     arguments = ("-c", PROGRAM, kafka.bootstrap_servers, source, target, tmp_path)
     done = run_python(*arguments, seconds=400, environment={"KAFKAGROUP_LOG_LEVEL": "INFO"})
     assert done.returncode == 0, done.stderr[-3000:]

@@ -9,7 +9,7 @@ import pytest
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.process import halting, streaming_app
 from tests.support.mapped import COPIED
-from tests.support.records import produce, run_to_end, to_files, written
+from tests.support.records import run_to_end, to_files, written
 from tests.support.waiting import wait_until, wait_until_committed
 
 COUNT = 4_000
@@ -29,8 +29,7 @@ BATCH = 1_000
     ],
 )
 def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path, commit, moment, passes, function):
-    name = topic("crash", partitions=4)
-    produce(kafka.bootstrap_servers, name, COUNT)
+    name = topic("crash", partitions=4, records=COUNT)
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": name,

@@ -67,8 +67,7 @@ _ENDS = {
 def test_the_group_is_left_and_nothing_of_the_driver_goes_on(
     kafka: EmbeddedKafka, topic: Topic, groups: Groups, tmp_path: Path, how: str
 ) -> None:
-    name = topic("driver-ends", partitions=2)
-    produce(kafka.bootstrap_servers, name, 40)
+    name = topic("driver-ends", partitions=2, records=40)
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": name,

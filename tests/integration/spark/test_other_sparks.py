@@ -29,8 +29,7 @@ def test_the_format_may_be_registered_again(spark):
 
 
 def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, tmp_path):
-    name = topic("two", partitions=2)
-    produce(kafka.bootstrap_servers, name, 100)
+    name = topic("two", partitions=2, records=100)
     queries = []
     for group in ("one", "two"):
         frame = stream(spark, kafka, name, kafka_group_id=f"{name}-{group}", startingOffsets="earliest")
@@ -49,8 +48,7 @@ def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, t
 
 
 def test_the_progress_tells_how_far_a_query_is_behind(spark, kafka, topic, tmp_path):
-    name = topic("behind", partitions=2)
-    produce(kafka.bootstrap_servers, name, 100)
+    name = topic("behind", partitions=2, records=100)
     frame = stream(spark, kafka, name, startingOffsets="earliest", maxOffsetsPerTrigger=40)
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.start()
@@ -66,8 +64,7 @@ def test_the_progress_tells_how_far_a_query_is_behind(spark, kafka, topic, tmp_p
 
 @pytest.mark.timeout(500)
 def test_on_a_cluster_of_worker_processes(kafka, topic, tmp_path):
-    name = topic("local-cluster", partitions=4)
-    produce(kafka.bootstrap_servers, name, 1000)
+    name = topic("local-cluster", partitions=4, records=1000)
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": name,
@@ -88,8 +85,7 @@ def test_executors_without_the_native_engine_of_the_driver(kafka, topic, tmp_pat
     (tmp_path / "old" / "kafkagroup_native").mkdir(parents=True)
     (tmp_path / "old" / "kafkagroup_native" / "__init__.py").write_text('__version__ = "0.0.1"\n')
     monkeypatch.setenv("EXECUTOR_PYTHONPATH", os.pathsep.join([str(tmp_path / "old"), str(ROOT)]))
-    name = topic("mixed", partitions=4)
-    produce(kafka.bootstrap_servers, name, 1000)
+    name = topic("mixed", partitions=4, records=1000)
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
     with streaming_app(tmp_path / "auto", options, master="local-cluster[2,1,1024]") as app:
         app.wait_for("batch", seconds=240)
@@ -102,8 +98,7 @@ def test_executors_without_the_native_engine_of_the_driver(kafka, topic, tmp_pat
 # The page has the sentences of the native engine.
 @pytest.mark.requires_native
 def test_through_spark_connect(kafka, topic, tmp_path):
-    name = topic("connect", partitions=2)
-    produce(kafka.bootstrap_servers, name, 100)
+    name = topic("connect", partitions=2, records=100)
     done = run_python("-m", "tests.apps.connect_app", tmp_path, kafka.bootstrap_servers, name, seconds=280)
     assert "batch 100 stream 100" in done.stdout, done.stderr[-3000:]
     assert f"scraped 100 rebalances 1 kept 100 of ['{name}-group']" in done.stdout, done.stdout[-2000:]
