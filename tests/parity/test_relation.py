@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -234,13 +235,9 @@ def test_one_frame_looks_at_a_transaction_again_and_again(
 def _is_stable(kafka: EmbeddedKafka, topic: str, offset: int) -> bool:
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "looks", "isolation.level": "read_committed"}
-    )
-    try:
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "looks", "isolation.level": "read_committed"}
+    with closing(Consumer(config)) as consumer:
         return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1] >= offset
-    finally:
-        consumer.close()
 
 
 @suite("SPARK-30656: minPartitions")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -127,13 +128,19 @@ def to_topic(
     return _with(frame.writeStream, kafka, "", {"topic": topic, "checkpointLocation": str(checkpoint), **options})
 
 
-def run_to_end(writer: DataStreamWriter, seconds: int = 200) -> StreamingQuery:
-    """Run a stream on the records that are there now; return the query, which has ended."""
-    query = writer.trigger(availableNow=True).start()
+@contextmanager
+def running(query: StreamingQuery) -> Iterator[StreamingQuery]:
+    """A query that is stopped at the end."""
     try:
-        assert query.awaitTermination(seconds), "the stream neither ends nor tells why"
+        yield query
     finally:
         query.stop()
+
+
+def run_to_end(writer: DataStreamWriter, seconds: int = 200) -> StreamingQuery:
+    """Run a stream on the records that are there now; return the query, which has ended."""
+    with running(writer.trigger(availableNow=True).start()) as query:
+        assert query.awaitTermination(seconds), "the stream neither ends nor tells why"
     return query
 
 

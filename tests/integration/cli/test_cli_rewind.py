@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
 from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support.records import produce, stream, to_files, written
+from tests.support.records import produce, running, stream, to_files, written
 from tests.support.rewinding import COUNT, PARTITIONS, all_committed, ends
 from tests.support.waiting import wait_until, wait_until_committed
 
@@ -25,8 +26,7 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
     frame = stream(spark, kafka, name, kafka_group_id=group, group_members=2, startingOffsets="earliest",
                    kafka_heartbeat_interval_ms=300)  # fmt: skip
     out = tmp_path / "out"
-    query = to_files(frame, tmp_path).start()
-    try:
+    with running(to_files(frame, tmp_path).start()):
         last = ends(groups, name)
         wait_until(lambda: groups.committed(group) == last, "everything to be read and committed")
         said = command.says("rewind", group, "--to", "earliest", "-t", f"{name}:0,1")
@@ -40,8 +40,6 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
             (tp.partition, end, 0) for tp, end in rewound.items()
         }
         wait_until(lambda: groups.committed(group) == last, "everything to be read again and committed")
-    finally:
-        query.stop()
     times = Counter(written(out))
     assert sorted(times) == list(range(COUNT))
     assert sum(count == 2 for count in times.values()) == sum(rewound.values())
@@ -51,8 +49,7 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
 def test_members_of_other_clients_are_named_and_nothing_is_changed(kafka, streams, groups, group, name, command):
     runner = streams.run()
     all_committed(groups, group, name, runner)
-    other = ConfluentConsumer(kafka.bootstrap_servers, group, name, "classic")
-    try:
+    with closing(ConfluentConsumer(kafka.bootstrap_servers, group, name, "classic")) as other:
         wait_until(lambda: other.assigned, "partitions for the other client")
         wait_until(lambda: len(groups.describe(group).members) == 3, "all members")
         wait_until(lambda: groups.describe(group).state == "Stable", "a stable group")
@@ -66,8 +63,6 @@ def test_members_of_other_clients_are_named_and_nothing_is_changed(kafka, stream
             assert not [one for one in ours if one in said]
             assert "Done" not in said
         assert groups.committed(group) == before
-    finally:
-        other.close()
 
 
 @pytest.mark.parametrize(
@@ -83,8 +78,7 @@ def test_members_of_other_clients_are_named_and_nothing_is_changed(kafka, stream
 def test_a_target_counts_from_what_the_members_commit_before_they_wait(
     kafka, streams, groups, group, name, command, target, back, follows_the_log
 ):
-    busy = streams.planner()
-    try:
+    with closing(streams.planner()) as busy:
         end = busy.next(StreamOffset(), limited=True)
         busy.tasks(StreamOffset(), end)
         batch = ends(groups, name)
@@ -109,5 +103,3 @@ def test_a_target_counts_from_what_the_members_commit_before_they_wait(
         assert groups.committed(group) == expected
         if not follows_the_log:
             assert {TopicPartition(move["topic"], move["partition"]): move["committed"] for move in moves} == batch
-    finally:
-        busy.close()

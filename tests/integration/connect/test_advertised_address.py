@@ -21,6 +21,7 @@ from kafkagroup import arrow
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka, TcpProxy
 from kafkagroup.embedded.server_config import LOOPBACK
+from tests.support.records import running
 
 Use = Callable[[SparkSession, dict[str, str]], object]
 
@@ -50,11 +51,8 @@ def read(spark: SparkSession, options: dict[str, str]) -> None:
 
 def stream(spark: SparkSession, options: dict[str, str]) -> None:
     rows = spark.readStream.format("kafkagroup").options(**options, subscribe="orders").load()
-    query = rows.writeStream.format("noop").start()
-    try:
+    with running(rows.writeStream.format("noop").start()) as query:
         query.awaitTermination()
-    finally:
-        query.stop()
 
 
 def read_in_group(spark: SparkSession, options: dict[str, str]) -> None:

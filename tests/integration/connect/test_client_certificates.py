@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,11 +56,8 @@ def identity(folder: Path, name: str) -> dict[str, str]:
 
 
 def connect(settings: dict[str, str]) -> None:
-    client = KafkaClient(Settings(settings))
-    try:
+    with closing(KafkaClient(Settings(settings))) as client:
         client.run(client.metadata([], Deadline(20)), 25)
-    finally:
-        client.close()
 
 
 def connect_blocking(settings: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -58,11 +59,8 @@ def elsewhere(settings: dict[str, str]) -> dict[str, str]:
 
 
 def topics_of(settings: dict[str, str]) -> set[str]:
-    client = KafkaClient(Settings(settings))
-    try:
+    with closing(KafkaClient(Settings(settings))) as client:
         return set(client.run(client.metadata([TOPIC], Deadline(30)), 35).topics)
-    finally:
-        client.close()
 
 
 def test_metadata_is_asked_of_a_broker_with_the_right_name_only(settings: dict[str, str]) -> None:

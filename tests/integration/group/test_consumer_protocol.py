@@ -216,8 +216,7 @@ def test_a_killed_static_member_is_replaced_when_its_session_is_over(joined, top
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 def test_a_group_is_shared_with_librdkafka_in_both_protocols(kafka, joined, topic, group, protocol):
     orders = topic("orders", partitions=4)
-    other = ConfluentConsumer(kafka.bootstrap_servers, group, orders, protocol)
-    try:
+    with closing(ConfluentConsumer(kafka.bootstrap_servers, group, orders, protocol)) as other:
         wait_until(lambda: other.assigned, "partitions for the other member")
         membership = joined(orders)
         everybody = list(range(4))
@@ -227,8 +226,6 @@ def test_a_group_is_shared_with_librdkafka_in_both_protocols(kafka, joined, topi
             return bool(ours and other.assigned) and sorted([*ours, *other.assigned]) == everybody
 
         wait_until(is_shared, "both to share the partitions")
-    finally:
-        other.close()
     wait_until(lambda: held(membership) == everything(orders, 4), "all partitions to come back")
 
 

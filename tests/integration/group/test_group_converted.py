@@ -15,7 +15,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.doctor import examine
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import everything
-from tests.support.records import stream, to_files, written
+from tests.support.records import running, stream, to_files, written
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -70,13 +70,10 @@ def test_a_batch_and_a_stream_end_at_their_start_in_such_a_group(kafka, members,
 def test_a_stream_ends_and_what_it_has_written_is_committed(spark, kafka, topic, group, consumer, tmp_path):
     orders = topic("orders", partitions=PARTITIONS, records=40)
     frame = stream(spark, kafka, orders, kafka_group_id=group, group_members=2, startingOffsets="earliest")
-    query = to_files(frame, tmp_path).start()
-    try:
+    with running(to_files(frame, tmp_path).start()) as query:
         wait_until(lambda: len(written(tmp_path / "out")) == 40, "the stream to read")
         other = consumer(orders)
         with pytest.raises(StreamingQueryException, match="members of the consumer protocol"):
             query.awaitTermination(60)
-    finally:
-        query.stop()
     wait_until(lambda: sorted(other.assigned) == list(range(PARTITIONS)), "all partitions for the consumer")
     assert sum(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(group).values()) == 40

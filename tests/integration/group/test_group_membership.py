@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -133,8 +134,7 @@ def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_ba
         joining = pool.submit(dying.join, 60)
         rejoin_until_joined(leading, joining)
     dying.set_batch_in_flight(BatchInFlight(dict.fromkeys(everything(orders, 4), 5)))
-    other = ConfluentConsumer(kafka.bootstrap_servers, group, orders, strategy="cooperative-sticky")
-    try:
+    with closing(ConfluentConsumer(kafka.bootstrap_servers, group, orders, strategy="cooperative-sticky")) as other:
         # Once each: the second phase, for which the dying one would rejoin, does not begin.
         together(*(partial(rejoin_once, each) for each in (leading, dying)))
         assert len(dying.assignment.held) == 2
@@ -152,8 +152,6 @@ def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_ba
             return sorted([*other.assigned, *(tp.partition for tp in held(back))]) == [0, 1, 2, 3]
 
         wait_until(all_are_assigned, "an owner for each partition", 20)
-    finally:
-        other.close()
 
 
 def test_leaving_is_one_rebalance_for_the_others(members, topic):

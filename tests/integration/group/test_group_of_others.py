@@ -82,8 +82,7 @@ def test_the_members_of_another_application_are_told_once(
     kafka: EmbeddedKafka, topic: Topic, group: str, stream: Stream, said: Said, option: dict[str, str], level: int
 ):
     name = topic("theirs", partitions=4)
-    other = ConfluentConsumer(kafka.bootstrap_servers, group, name)
-    try:
+    with closing(ConfluentConsumer(kafka.bootstrap_servers, group, name)) as other:
         wait_until(lambda: bool(other.assigned), "partitions for the other application")
         batches = stream(name, **option)
         for _ in range(2):
@@ -92,8 +91,6 @@ def test_the_members_of_another_application_are_told_once(
         assert "has other members: rdkafka-" in line
         assert "shares the partitions with them" in line
         assert said(logging.INFO + logging.WARNING - level) == []
-    finally:
-        other.close()
 
 
 @pytest.mark.parametrize(

@@ -235,14 +235,11 @@ def test_a_stream_hands_partitions_to_a_cooperative_java_consumer_and_takes_them
     with streaming_app(tmp_path, options) as app:
         produce(kafka.bootstrap_servers, name, 200)
         wait_until(lambda: len(written(out)) == 200, "the stream to read the first records")
-        java = JavaMember("java", tmp_path, kafka.bootstrap_servers, f"{name}-group", name, COOPERATIVE)
-        try:
+        with closing(JavaMember("java", tmp_path, kafka.bootstrap_servers, f"{name}-group", name, COOPERATIVE)) as java:
             wait_until(lambda: any(java.shares()), "partitions for the Java consumer")
             produce(kafka.bootstrap_servers, name, 200, first=200)
             wait_until(lambda: len(java.values) + len(written(out)) >= 400, "all records to be read by both")
             assert java.values
-        finally:
-            java.close()
         produce(kafka.bootstrap_servers, name, 200, first=400)
         wait_until(lambda: len(java.values) + len(written(out)) >= 600, "the stream to have all partitions again")
         app.stop()

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -411,8 +412,7 @@ def test_every_partition_ends_exactly_at_its_boundary(kafka, topic, settings, gr
 def test_a_sink_commits_the_boundaries_of_its_query(kafka, topic, settings, groups, name, group, protocol):
     sink = topic("copied")
     options = {"maxOffsetsPerTrigger": 6, "kafka_group_protocol": protocol}
-    pipe = Pipe(kafka.bootstrap_servers, name, sink, group, group, **options)
-    try:
+    with closing(Pipe(kafka.bootstrap_servers, name, sink, group, group, **options)) as pipe:
         pipe.whole_batch()
         boundaries = {TopicPartition(name, 0): 17, TopicPartition(name, 1): 9}
         stop(settings, group, boundaries)
@@ -420,8 +420,6 @@ def test_a_sink_commits_the_boundaries_of_its_query(kafka, topic, settings, grou
             pass
         assert pipe.stream.has_stopped
         assert groups.committed(group) == boundaries
-    finally:
-        pipe.close()
     # A batch that was killed before its decision is not in the group, so the query comes back for it.
     resume(settings, group)
     pipe = pipe.restarted(maxOffsetsPerTrigger=6)
@@ -429,15 +427,12 @@ def test_a_sink_commits_the_boundaries_of_its_query(kafka, topic, settings, grou
     later = {TopicPartition(name, 0): 20, TopicPartition(name, 1): 16}
     stop(settings, group, later)
     pipe.close()
-    pipe = pipe.restarted()
-    try:
+    with closing(pipe.restarted()) as pipe:
         pipe.replay()
         pipe.decide()
         while pipe.whole_batch() >= 0:
             pass
         wait_until_committed(groups, group, later)
-    finally:
-        pipe.close()
 
 
 def test_a_partition_that_another_query_takes_over_ends_at_its_boundary(kafka, topic, settings, groups, group, start):
@@ -573,14 +568,13 @@ def test_a_query_that_may_not_look_says_so_once_and_reads(caplog):
         kafka.allow("alice", "READ", "DESCRIBE", name="orders")
         kafka.allow("alice", "READ", resource="group", name="billing")
         login = {f"kafka.{name}": value for name, value in kafka.java_client_config("alice", "PLAIN").items()}
-        query = Stream({**login, "subscribe": "orders", "kafka.group.id": "billing", "startingOffsets": "earliest"})
-        try:
+        with closing(
+            Stream({**login, "subscribe": "orders", "kafka.group.id": "billing", "startingOffsets": "earliest"})
+        ) as query:
             query.trigger()
             settings = Settings({"bootstrap.servers": kafka.internal_bootstrap_servers})
             halt = stop(settings, "billing").halt
             produce_evenly(kafka.internal_bootstrap_servers, "orders", RECORDS)
             wait_until(lambda: query.trigger() or len(query.read) == 2 * RECORDS, "the query to read on")
             assert wait_until_halted(settings, "billing", halt, timeout=0).members
-        finally:
-            query.close()
     assert caplog.text.count("group=billing: this query cannot be paused or stopped from outside: ") == 1

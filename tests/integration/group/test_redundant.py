@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -128,8 +129,7 @@ def test_tasks_that_commit_at_the_same_time_do_not_fence_each_other(kafka, name,
     more = {"group.members": 2, "commit": "task", "redundant.emit": emit, "min.records.per.task": 1}
     given = options(kafka, name, **more)
     job, query = Job(kafka, f"{name}-group", **given), query_of(given)
-    planner = job.planner()
-    try:
+    with closing(job.planner()) as planner:
         end = planner.next(job.offsets[-1], limited=True)
         # Each slot has a copy of each partition.
         reading = [read_task.read_bundle(bundle, query) for bundle in planner.tasks(job.offsets[-1], end)]
@@ -138,5 +138,3 @@ def test_tasks_that_commit_at_the_same_time_do_not_fence_each_other(kafka, name,
         rest = [batch for batches in reading for batch in batches]
         assert sum(batch.num_rows for batch in (*first, *rest)) == (100 if emit == "primary" else 200)
         wait_until(lambda: sum(groups.committed(f"{name}-group").values()) == 100, "the commits of both tasks")
-    finally:
-        planner.close()

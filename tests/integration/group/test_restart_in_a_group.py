@@ -8,7 +8,7 @@ from contextlib import closing
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.queries import Job
-from tests.support.records import produce, stream, to_files, written
+from tests.support.records import produce, running, stream, to_files, written
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -54,11 +54,8 @@ def test_it_comes_back_to_the_same_partitions_without_a_rebalance(spark, kafka, 
         first.stop()
         before, rebalances = last_assignment(tmp_path), other.rebalances
         produce(kafka.bootstrap_servers, name, 40, first=80)
-        second = start(spark, kafka, name, tmp_path)
-        try:
+        with running(start(spark, kafka, name, tmp_path)):
             wait_until(lambda: len(written(tmp_path / "out")) + len(other.records) == 120, "both to read on", 200)
-        finally:
-            second.stop()
         assert last_assignment(tmp_path) == before
         assert len(before[1]) == PARTITIONS - len(other.assigned)
         assert other.rebalances == rebalances
@@ -77,13 +74,10 @@ def test_a_replayed_batch_is_committed_before_its_partitions_are_given_away(kafk
         end = died.next(StreamOffset(), limited=True)
     with closing(job.planner()) as restarted:
         assert len(job.read(restarted, StreamOffset(), end)) == 20
-        other = ConfluentConsumer(kafka.bootstrap_servers, group, name)
-        try:
+        with closing(ConfluentConsumer(kafka.bootstrap_servers, group, name)) as other:
             wait_until(restarted.rebalance_due, "the rebalance")
             assert restarted.next(end, limited=True) is end
             wait_until(lambda: bool(other.assigned), "partitions for the other consumer")
             produce(kafka.bootstrap_servers, name, 20, first=20)
             wait_until(lambda: bool(other.records), "the other consumer to read")
-        finally:
-            other.close()
     assert min(value for _, _, value in other.records) >= 20

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -144,8 +145,7 @@ def test_all_partitions_of_two_queries_are_read_again(kafka, settings, groups, n
 
 
 def test_the_sinks_offsets_are_rewound_with_the_output_to_follow(kafka, settings, topic, groups, name, group):
-    pipe = Pipe(kafka.bootstrap_servers, name, topic("rewound-out"), group, f"{group}-pipe")
-    try:
+    with closing(Pipe(kafka.bootstrap_servers, name, topic("rewound-out"), group, f"{group}-pipe")) as pipe:
         wait_until(lambda: pipe.whole_batch() == -1, "everything to be written")
         last = ends(groups, name)
         written = list(pipe.read)
@@ -158,8 +158,6 @@ def test_the_sinks_offsets_are_rewound_with_the_output_to_follow(kafka, settings
         assert len(pipe.read) == sum(last[tp] for tp in offsets)
         assert len(written) == COUNT
         assert groups.committed(group) == last
-    finally:
-        pipe.close()
 
 
 def test_a_query_of_the_consumer_protocol_is_rewound_as_the_refusal_says(settings, groups, name, group, run):
@@ -193,8 +191,7 @@ def test_an_offset_that_does_not_exist_is_refused(settings, name, group, partiti
 
 
 def test_nothing_changes_if_a_micro_batch_takes_too_long(settings, groups, name, group, planner):
-    busy = planner()
-    try:
+    with closing(planner()) as busy:
         end = busy.next(StreamOffset(), limited=True)
         busy.tasks(StreamOffset(), end)
         before = groups.committed(group)
@@ -204,8 +201,6 @@ def test_nothing_changes_if_a_micro_batch_takes_too_long(settings, groups, name,
         # The batch is durable now. The group waits for nobody.
         wait_until(lambda: busy.next(end, limited=True) is end, "nothing more to read")
         assert groups.committed(group) == ends(groups, name)
-    finally:
-        busy.close()
 
 
 def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, groups, name, group, run, caplog):
@@ -283,11 +278,8 @@ def test_a_query_continues_where_its_stopped_group_was_rewound(streams, groups, 
     all_committed(groups, group, name, again)
     # Its next start has nothing to read again.
     offset = stopped(again)
-    third = streams.planner(**assign)
-    try:
+    with closing(streams.planner(**assign)) as third:
         assert third.next(offset, limited=True) is offset
-    finally:
-        third.close()
 
 
 @pytest.mark.parametrize("tasks_committed", [False, True])
@@ -304,8 +296,7 @@ def test_a_replay_reads_up_to_the_rewind_of_a_group_whose_tasks_commit(kafka, gr
     produce(kafka.bootstrap_servers, name, 1000 * PARTITIONS, first=COUNT)
     targets = {tp: span.start + 10 for tp, span in batch.items()}
     groups.rewind(group, targets)
-    again = job.planner()
-    try:
+    with closing(job.planner()) as again:
         bundles = again.tasks(*job.offsets[-2:])
         read = {r.topic_partition: (r.start, r.end) for one in bundles for task in one.tasks for r in task.ranges}
         assert read == {tp: (s.start, min(s.end, targets[tp])) for tp, s in batch.items()}
@@ -313,8 +304,6 @@ def test_a_replay_reads_up_to_the_rewind_of_a_group_whose_tasks_commit(kafka, gr
         assert groups.committed(group) == targets
         following = again.next(job.offsets[-1], limited=True)
         assert {tp: span.start for tp, span in following.partitions.items()} == targets
-    finally:
-        again.close()
 
 
 @pytest.mark.parametrize("read", ["batch", "pinned"])

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -54,14 +55,11 @@ def test_a_union_of_two_topics_goes_on_through_every_rebalance(kafka, topic, gro
     produce(servers, x, 50, first=100)
     produce(servers, y, 50, first=1100)
     wait_until(lambda: len(ours()) >= 300, "another micro-batch", SECONDS)
-    other = ConfluentConsumer(servers, group, x)
-    try:
+    with closing(ConfluentConsumer(servers, group, x)) as other:
         wait_until(lambda: bool(other.assigned), "a partition for another consumer of the group", SECONDS)
         produce(servers, x, 50, first=150)
         produce(servers, y, 50, first=1150)
         wait_until(lambda: len(ours()) + len(other.records) >= 400, "records for all members", SECONDS)
-    finally:
-        other.close()
     produce(servers, x, 50, first=200)
     produce(servers, y, 50, first=1200)
     wait_until(lambda: len(ours()) + len(other.records) >= 500, "records after the consumer has left", SECONDS)
@@ -100,8 +98,7 @@ def test_three_reads_restart_in_the_middle_of_a_batch(kafka, topic, group, start
 
 def test_nothing_is_lost_where_another_client_leads_with_an_eager_strategy(kafka, topic, group, start, tmp_path):
     servers, (x, y) = kafka.bootstrap_servers, (topic("lead-x", partitions=4), topic("lead-y", partitions=4))
-    leading = ConfluentConsumer(servers, group, x)
-    try:
+    with closing(ConfluentConsumer(servers, group, x)) as leading:
         wait_until(lambda: bool(leading.assigned), "the first member", SECONDS)
         query = start(group, x, y)
         ours = functools.partial(written, tmp_path / "out")
@@ -112,19 +109,14 @@ def test_nothing_is_lost_where_another_client_leads_with_an_eager_strategy(kafka
         produce(servers, x, 100)
         produce(servers, y, 100, first=1000)
         wait_until(lambda: len(read()) == 200, "all records", SECONDS)
-        second = ConfluentConsumer(servers, group, y)
-        try:
+        with closing(ConfluentConsumer(servers, group, y)) as second:
             wait_until(lambda: bool(second.assigned), "the second consumer", SECONDS)
             produce(servers, x, 100, first=100)
             produce(servers, y, 100, first=1100)
             wait_until(
                 lambda: len(read() | {value for _, _, value in second.records}) == 400, "all records of all", SECONDS
             )
-        finally:
-            second.close()
         query.stop()
-    finally:
-        leading.close()
 
 
 # ---- without Spark, call by call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -54,8 +55,7 @@ def by_topic(folder):
 def test_a_pattern_follows_topics_that_come_and_grow(kafka, topic, start, tmp_path):
     prefix = topic("shop", partitions=1)
     steady = kafka.create_topic(f"{prefix}-steady", 4)
-    trickle = Trickle(kafka.bootstrap_servers, steady)
-    try:
+    with closing(Trickle(kafka.bootstrap_servers, steady)) as trickle:
         start(None, f"{prefix}-group", subscribePattern=f"{prefix}-.*")
         wait_until(lambda: by_topic(tmp_path).get(steady), "the first records", 200)
         before = generations(tmp_path)[-1]
@@ -71,8 +71,6 @@ def test_a_pattern_follows_topics_that_come_and_grow(kafka, topic, start, tmp_pa
         produce(kafka.bootstrap_servers, steady, 300, first=1_000_000)
         trickle.close()
         wait_until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count + 300, "all records")
-    finally:
-        trickle.close()
     partitions = {p for t, p in written_rows(tmp_path / "out", "topic", "partition") if t == steady}
     assert partitions == set(range(6))
     assert by_topic(tmp_path) == {
@@ -86,8 +84,7 @@ def test_a_topic_that_is_given_up_leaves_the_others_alone(kafka, topic, start, t
     prefix = topic("shop", partitions=1)
     steady, doomed = kafka.create_topic(f"{prefix}-steady", 4), kafka.create_topic(f"{prefix}-doomed", 2)
     produce(kafka.bootstrap_servers, doomed, 50)
-    trickle = Trickle(kafka.bootstrap_servers, steady)
-    try:
+    with closing(Trickle(kafka.bootstrap_servers, steady)) as trickle:
         query = start(None, f"{prefix}-group", subscribePattern=f"{prefix}-.*", failOnDataLoss="false")
         wait_until(lambda: by_topic(tmp_path).get(doomed) == list(range(50)), "the doomed topic's records", 200)
         kafka.delete_topic(doomed)
@@ -96,8 +93,6 @@ def test_a_topic_that_is_given_up_leaves_the_others_alone(kafka, topic, start, t
         trickle.close()
         wait_until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count, "all records")
         assert query.isActive
-    finally:
-        trickle.close()
     assert by_topic(tmp_path) == {steady: list(range(trickle.count)), doomed: list(range(50))}
 
 

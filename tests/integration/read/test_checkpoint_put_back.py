@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import closing
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -114,12 +115,11 @@ def test_with_the_sink_replay_sets_the_group_back_to_the_checkpoint(kafka, name,
     checkpoint = query.offsets[:2]
     options = {"maxOffsetsPerTrigger": COUNT, "group_on_older_checkpoint": "replay"}
     # A new prefix, because the ledger of the old one has decided about these batches.
-    again = Pipe(kafka.bootstrap_servers, name, topic("put-back-2"), group, f"{group}-2", checkpoint, **options)
-    try:
+    with closing(
+        Pipe(kafka.bootstrap_servers, name, topic("put-back-2"), group, f"{group}-2", checkpoint, **options)
+    ) as again:
         assert again.whole_batch() >= 0
         assert len(again.read) == COUNT - sum(checkpoint[1].ends.values())
-    finally:
-        again.close()
 
 
 def test_in_spark_no_batch_is_missing_when_checkpoint_and_output_are_put_back_together(

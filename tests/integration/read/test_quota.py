@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import paced_app
+from tests.support.records import running
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, watched_kafka
 
@@ -55,6 +57,7 @@ def fill(kafka: EmbeddedKafka, topic: str, megabytes: int, size: int, partitions
     return topic
 
 
+@contextmanager
 def started(spark, kafka, topic, tmp_path, *, slots: int = 0, **options: object):
     """A query that reads a topic from its beginning; options with _ for . in their names."""
     reader = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
@@ -64,7 +67,8 @@ def started(spark, kafka, topic, tmp_path, *, slots: int = 0, **options: object)
     for name, value in options.items():
         reader = reader.option(name.replace("_", "."), value)
     writer = reader.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    return writer.start()
+    with running(writer.start()) as query:
+        yield query
 
 
 def watch(query, wire: Wire, seconds: float) -> tuple[float, float]:
@@ -81,10 +85,9 @@ def watch(query, wire: Wire, seconds: float) -> tuple[float, float]:
 def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, slots):
     topic = fill(kafka, f"backlog-{engine}-{slots}", 14, 1000)
     wire.forget()
-    query = started(
+    with started(
         spark, kafka, topic, tmp_path, slots=slots, engine=engine, quota_bytes_per_second=MB, quota_windows=4
-    )
-    try:
+    ) as query:
         begin, end = watch(query, wire, 11)
         rates = wire.rates(begin + 4, end)
         print([f"{rate / MB:.3f}" for rate in rates])
@@ -100,8 +103,6 @@ def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, sl
             return any(quota["usedPercent"] > 10 and ms > 1000 for quota, ms in zip(ends, delays, strict=True))
 
         wait_until(shown, "a progress that tells of a used quota and of delays")
-    finally:
-        query.stop()
 
 
 def assert_at_the_bound(wire: Wire, begin: float, end: float, bound: float) -> None:
@@ -198,8 +199,7 @@ def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp
     document, report = tmp_path / "quota.json", tmp_path / "report.json"
     document.write_text(json.dumps({"bytes_per_second": MB / 2}))
     watched = {"quota_watch": document, "quota_windows": 4, "quota_report": report, "kafka_client_id": "etl"}
-    query = started(spark, kafka, topic, tmp_path, engine="native", slots=2, **watched)
-    try:
+    with started(spark, kafka, topic, tmp_path, engine="native", slots=2, **watched):
         rate_settles(wire, MB / 2)
         command = [str(document), "--yes", "--bytes-per-second"]
         assert CliRunner().invoke(app, ["quota", "set", *command, str(2 * MB)]).exit_code == 0
@@ -212,8 +212,6 @@ def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp
         assert removed.exit_code == 0
         at = time.monotonic()
         wait_until(lambda: sum(size for when, size in wire.seen if when > at) > 15 * MB, "all the rest, unbounded", 30)
-    finally:
-        query.stop()
 
 
 def test_the_brokers_own_quota_is_watched(spark, kafka, wire, tmp_path):
@@ -222,17 +220,14 @@ def test_the_brokers_own_quota_is_watched(spark, kafka, wire, tmp_path):
     servers = ["-b", kafka.internal_bootstrap_servers]
     change = ["quota", "brokers", *servers, "--client-id", "careful", "--yes", "--consumer-bytes"]
     assert CliRunner().invoke(app, [*change, str(MB)]).exit_code == 0
-    query = started(
+    with started(
         spark, kafka, topic, tmp_path, kafka_client_id="careful", quota_watch="broker", quota_windows=4, slots=2
-    )
-    try:
+    ):
         rate_settles(wire, MB)
         assert "careful" in wire.clients
         assert CliRunner().invoke(app, [*change, "0"]).exit_code == 0
         at = time.monotonic()
         wait_until(lambda: sum(size for when, size in wire.seen if when > at) > 4 * MB, "the rest, unbounded", 30)
-    finally:
-        query.stop()
 
 
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
@@ -243,8 +238,9 @@ def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark
     assert CliRunner().invoke(app, [*change, "--consumer-bytes", str(MB)]).exit_code == 0
     # Our own bound is far off: it is only there to be told of what the brokers do.
     options = {"kafka_client_id": f"greedy-{engine}", "quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 3000}
-    query = started(spark, kafka, topic, tmp_path, engine=engine, slots=2, kafka_session_timeout_ms=6000, **options)
-    try:
+    with started(
+        spark, kafka, topic, tmp_path, engine=engine, slots=2, kafka_session_timeout_ms=6000, **options
+    ) as query:
 
         def throttled() -> bool:
             assert query.isActive, query.exception()
@@ -259,8 +255,6 @@ def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark
         assert rate <= 2.2 * MB
         generations = {json.loads(source.endOffset)["generation"] for p in query.recentProgress for source in p.sources}
         assert len(generations) == 1
-    finally:
-        query.stop()
 
 
 @pytest.mark.long
@@ -271,8 +265,7 @@ def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka,
     changed = CliRunner().invoke(app, [*change, "--request-percentage", "0.1"])
     assert "0.1" in changed.output, changed.output
     options = {"kafka_client_id": "slow", "quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 50}
-    query = started(spark, kafka, topic, tmp_path, slots=2, kafka_session_timeout_ms=6000, **options)
-    try:
+    with started(spark, kafka, topic, tmp_path, slots=2, kafka_session_timeout_ms=6000, **options) as query:
 
         def ends() -> list[dict]:
             assert query.isActive, query.exception()
@@ -287,8 +280,6 @@ def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka,
         wait_until(lambda: throttled() and time.monotonic() > begin + 18, "three sessions")
         wait_until(lambda: query.recentProgress[-1].batchId > before, "another micro-batch", 120)
         assert len({end["generation"] for end in ends()}) == 1
-    finally:
-        query.stop()
 
 
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])

@@ -11,7 +11,7 @@ from pyspark.sql.functions import spark_partition_id
 
 import kafkagroup
 from kafkagroup.progress import lag_of, sources_of
-from tests.support.records import produce, run_to_end, stream, to_files, write_records, written
+from tests.support.records import produce, run_to_end, running, stream, to_files, write_records, written
 from tests.support.waiting import wait_until
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
@@ -96,24 +96,19 @@ def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kaf
 def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, groups, tmp_path):
     name = topic("idle", partitions=2, records=10)
     group = f"{name}-group"
-    query = to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path).start()
-    try:
+    frame = stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest")
+    with running(to_files(frame, tmp_path).start()):
         wait_until(lambda: committed(groups, group, name) == 10, "the last batch's offsets in the group")
         description = groups.describe(group)
         assert description.state == "Stable"
         assert sorted(tp.partition for member in description.members for tp in member.partitions) == [0, 1]
-    finally:
-        query.stop()
 
 
 def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka, topic, groups, tmp_path):
     name = topic("first", partitions=1, records=5)
     group = f"{name}-group"
-    query = to_files(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one").start()
-    try:
+    with running(to_files(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one").start()):
         wait_until(lambda: committed(groups, group, name) == 5, "the starting position in the group")
-    finally:
-        query.stop()
     produce(kafka.bootstrap_servers, name, 5, first=5)
     run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "two"))
     assert written(tmp_path / "two" / "out") == list(range(5, 10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -95,8 +96,7 @@ def test_a_function_of_each_batch_may_do_nothing(kafka, run, groups, group, name
 @pytest.mark.parametrize("options", [{"strict": "false"}, {}], ids=["without strict", "after a batch that was read"])
 def test_a_batch_that_is_skipped_is_one_warning(kafka, groups, group, name, caplog, options):
     job = Job(kafka, group, subscribe=name, maxOffsetsPerTrigger=20, **options)
-    planner = job.planner()
-    try:
+    with closing(job.planner()) as planner:
         for number in range(4):
             job.offsets.append(planner.next(job.offsets[-1], limited=True))
             if not options and number == 0:
@@ -105,8 +105,6 @@ def test_a_batch_that_is_skipped_is_one_warning(kafka, groups, group, name, capl
         skipped = job.offsets[1 if options else 2].partitions
         assert all(f"{tp.topic}-{tp.partition} from={s.start} to={s.end}" in told for tp, s in skipped.items())
         assert groups.committed(group) == job.offsets[-2].ends
-    finally:
-        planner.close()
 
 
 def test_a_new_checkpoint_in_the_group_of_another_one_is_told_what_must_be_new(kafka, group, name, caplog):

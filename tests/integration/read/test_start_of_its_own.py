@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from assignors import TopicPartition
@@ -15,12 +17,9 @@ COUNT = 100
 
 def one_batch(query: Job) -> list[int]:
     """Start the query, read one batch, and stop."""
-    planner = query.planner()
-    try:
+    with closing(query.planner()) as planner:
         query.offsets.append(planner.next(query.offsets[-1], limited=True))
         return query.read(planner, *query.offsets[-2:])
-    finally:
-        planner.close()
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -28,8 +27,7 @@ def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go
     name = topic("unread", partitions=1, records=10)
     query = Job(kafka, group, subscribe=name, startingOffsets="latest", failOnDataLoss=str(fails).lower(),
                 kafka_metadata_max_age_ms=200, data_loss_patience_ms=2_000)  # fmt: skip
-    planner = query.planner()
-    try:
+    with closing(query.planner()) as planner:
         query.offsets.append(planner.next(query.offsets[-1], limited=True))
         assert query.read(planner, *query.offsets[-2:]) == []
         kafka.delete_topic(name)
@@ -52,8 +50,6 @@ def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go
         else:
             wait_until(has_read, "a batch")
             assert found == list(range(500, 515))
-    finally:
-        planner.close()
 
 
 def test_a_batch_that_runs_again_does_not_lower_what_others_have_committed(kafka, topic, groups, group):
@@ -66,12 +62,9 @@ def test_a_batch_that_runs_again_does_not_lower_what_others_have_committed(kafka
     produce(kafka.bootstrap_servers, name, 10, first=20)
     assert Job(kafka, group, subscribe=name).run() == list(range(30))
     assert groups.committed(group) == {tp: 30}
-    planner = query.planner()
-    try:
+    with closing(query.planner()) as planner:
         # Spark's sink may have a part of these rows, so the batch is read whole.
         assert query.read(planner, *query.offsets[-2:]) == list(range(20))
-    finally:
-        planner.close()
     assert groups.committed(group) == {tp: 30}
     assert query.run() == []
 

@@ -17,7 +17,7 @@ from kafkagroup.embedded import SchemaRegistry
 from kafkagroup.progress import lag_of
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
-from tests.support.records import reader, stream, write_records
+from tests.support.records import reader, running, stream, write_records
 from tests.support.registry_server import Answer
 from tests.support.waiting import wait_until
 
@@ -174,8 +174,7 @@ def test_a_streams_progress_counts_the_values_that_it_drops(spark, kafka, topic,
     bad += [b"\0\x80\0\0\0" + good[5:], b"\0\xff\xff\xff\xff" + good[5:]]
     options = avro(kafkagroup_schema_registry, **{"schema.registry.timeout.ms": 2000})
     frame = stream(spark, kafka, name, startingOffsets="earliest", mode="DROPMALFORMED", **options)
-    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-    try:
+    with running(frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()) as query:
         for partition in (0, 1):
             write(kafka, name, good, None, *bad, partition=partition)
         query.processAllAvailable()
@@ -185,8 +184,6 @@ def test_a_streams_progress_counts_the_values_that_it_drops(spark, kafka, topic,
         write(kafka, name, good)
         query.processAllAvailable()
         told = [lag.bad_records for progress in query.recentProgress for lag in lag_of(progress)]
-    finally:
-        query.stop()
     assert sum(count or 0 for count in told) == 10
     assert told[-1] == 0
 
@@ -283,8 +280,7 @@ def test_a_stream_reads_new_ids_and_a_replay_has_the_columns_of_its_first_run(sp
         return frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
     write(kafka, name, framed(2, NOW, {"id": 1, "amount": 1.5}), key=key)
-    query = start()
-    try:
+    with running(start()) as query:
         query.processAllAvailable()
         # A producer goes over to a newer schema: the running query resolves its values to the schema that it has.
         registry.add(3, NEWER, f"{name}-value")
@@ -295,18 +291,13 @@ def test_a_stream_reads_new_ids_and_a_replay_has_the_columns_of_its_first_run(sp
         write(kafka, name, framed(3, NEWER, {"id": 3, "amount": 3.5, "currency": "CHF"}), key=key)
         with pytest.raises(Exception, match="the sink is broken"):
             query.processAllAvailable()
-    finally:
-        query.stop()
     assert seen == {0: [(7, 1, 1.5)], 1: [(7, 2, 2.5)], 2: [(7, 3, 3.5)]}
     assert '"schemas":{"value":2,"key":5}' in (tmp_path / "checkpoint" / "offsets" / "2").read_text().replace(" ", "")
     failing = False
-    query = start()
-    try:
+    with running(start()) as query:
         query.processAllAvailable()
         write(kafka, name, framed(3, NEWER, {"id": 4, "amount": 4.5, "currency": "CHF"}), key=key)
         query.processAllAvailable()
-    finally:
-        query.stop()
     # The checkpoint's batch is resolved to the schema of its first run; the next one has the newer schema.
     assert seen[2] == [(7, "EUR", 3, 3.5, "EUR")]
     assert seen[3] == [(7, "EUR", 4, 4.5, "CHF")]
@@ -330,20 +321,14 @@ def test_a_query_ends_at_a_newer_schema_if_asked_to_and_has_its_columns_after_a_
         return writer.option("checkpointLocation", str(tmp_path)).start()
 
     write(kafka, name, framed(old, NOW, {"id": 1, "amount": 1.5}))
-    query = start()
-    try:
+    with running(start()) as query:
         query.processAllAvailable()
         new = registry.register(f"{name}-value", NEWER)
         write(kafka, name, framed(new, NEWER, {"id": 3, "amount": 3.5, "currency": "CHF"}))
         with pytest.raises(Exception, match=f"has schema {old}, and subject {name}-value has .* schema {new}"):
             query.processAllAvailable()
-    finally:
-        query.stop()
-    query = start()
-    try:
+    with running(start()) as query:
         query.processAllAvailable()
-    finally:
-        query.stop()
     # The value that ended the query has its new field.
     assert [seen[number] for number in sorted(seen)] == [[(1, 1.5)], [(3, 3.5, "CHF")]]
 

@@ -316,13 +316,10 @@ def test_a_task_that_publishes_late_makes_the_query_read_nothing_again(kafka, to
         now.decide()
     now.abort()
     now.close()
-    again = now.restarted()
-    try:
+    with closing(now.restarted()) as again:
         again.replay()
         again.decide()
         to_the_end(again)
-    finally:
-        again.close()
     check(kafka, topics, reader)
     assert committed(kafka, group) == ends(kafka, topics)
 
@@ -405,14 +402,11 @@ def test_what_is_lost_of_a_decided_batch_is_written_again_though_others_have_rea
     other = pipe("b")
     to_the_end(other)
     other.close()
-    last = first.restarted()
-    try:
+    with closing(first.restarted()) as last:
         last.replay()
         assert sorted(last.read) == rows
         last.decide()
         to_the_end(last)
-    finally:
-        last.close()
     assert visible(kafka.bootstrap_servers, topics[1], COUNT + 40) == sorted(str(n).encode() for n in range(COUNT + 40))
     assert committed(kafka, group) == ends(kafka, topics)
 
@@ -487,13 +481,10 @@ def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka,
     produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
     query.offsets = query.offsets[: kept + 1]
     for option, message in (("stop", "older than this query's own commits"), ("follow", "older than the output")):
-        again = query.restarted(group_on_older_checkpoint=option)
-        try:
+        with closing(query.restarted(group_on_older_checkpoint=option)) as again:
             with pytest.raises(InvalidConfigurationError, match=message):
                 again.whole_batch()
             again.abort()
-        finally:
-            again.close()
         assert committed(kafka, group) == before
     # What the error advises: a new checkpoint continues at the group's offsets.
     to_the_end(pipe("b"))
@@ -504,16 +495,15 @@ def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka,
 def test_a_batch_with_rows_of_another_source_alone_is_decided(kafka, topic, group, protocol):
     """As in a union: the source of the group has nothing to read yet."""
     source, sink = topic("by-sink-idle", partitions=2), topic("by-sink-union")
-    query = Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-union", kafka_group_protocol=protocol)
-    try:
+    with closing(
+        Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-union", kafka_group_protocol=protocol)
+    ) as query:
         assert query.batch() == -1  # it has joined the group
         query.foreign_batch([b"another"])
         query.decide()
         assert visible(kafka.bootstrap_servers, sink, 1) == [b"another"]
         produce(kafka.bootstrap_servers, source, 10)
         assert query.whole_batch() >= 0
-    finally:
-        query.close()
     assert sum(committed(kafka, group).values()) == 10
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -73,12 +74,9 @@ def test_a_job_that_starts_often_leaves_as_many_transactional_ids_as_one_run(
     reading = query(kafka, name, group, commit)
     for run in range(1, RUNS + 1):
         produce(kafka.bootstrap_servers, name, 40)
-        stream = MicroBatches(reading)
-        try:
+        with closing(MicroBatches(reading)) as stream:
             # Without a checkpoint: it starts at the group's offsets.
             stream.finished(batch(reading, stream, StreamOffset()))
-        finally:
-            stream.close()
         wait_until_committed(groups, group, 40 * run)
     assert len(ids_of(kafka, group)) == expected
 

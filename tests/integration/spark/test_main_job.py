@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from kafkagroup.embedded import run_java
-from tests.support.records import produce, reader, run_to_end, stream, to_files
+from tests.support.records import produce, reader, run_to_end, running, stream, to_files
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 COUNT = 1_000_000
@@ -70,11 +70,8 @@ def test_as_a_stream(spark, kafka, million, tmp_path):
         run_to_end(writer, 300)
     else:
         # Spark before 4.2 ends AvailableNow of a Python source after one batch, of a third of the records here.
-        query = writer.start()
-        try:
+        with running(writer.start()) as query:
             query.processAllAvailable()
-        finally:
-            query.stop()
     check_every_record_once(spark.read.parquet(str(tmp_path / "out")))
     seen = group_command(kafka, f"{GROUP}-stream")
     assert sorted(seen) == list(range(PARTITIONS))

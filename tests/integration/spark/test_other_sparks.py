@@ -14,7 +14,7 @@ from kafkagroup.progress import lag_of
 from tests.apps.process import streaming_app
 from tests.mistakes.catalog import CONNECT, Row, rows_of_page
 from tests.support.programs import run_python
-from tests.support.records import produce, stream, to_files, written
+from tests.support.records import produce, running, stream, to_files, written
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -51,12 +51,9 @@ def test_the_progress_tells_how_far_a_query_is_behind(spark, kafka, topic, tmp_p
     name = topic("behind", partitions=2, records=100)
     frame = stream(spark, kafka, name, startingOffsets="earliest", maxOffsetsPerTrigger=40)
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.start()
-    try:
+    with running(writer.start()) as query:
         query.processAllAvailable()
         batches = [one for one in query.recentProgress if one.numInputRows]
-    finally:
-        query.stop()
     read = list(itertools.accumulate(one.numInputRows for one in batches))
     assert [lag.total for one in batches for lag in lag_of(one)] == [100 - rows for rows in read]
     assert len(batches) == 3

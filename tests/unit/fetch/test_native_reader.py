@@ -428,13 +428,10 @@ def test_the_buffers_of_sockets_have_the_size_of_the_settings(broker):
     small = {"receive.buffer.bytes": "20000", "send.buffer.bytes": "30000"}
     sizes = []
     for settings in ({}, {"receive.buffer.bytes": "-1", "send.buffer.bytes": "-1"}, small):
-        client = KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers, **settings}))
-        try:
+        with closing(KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers, **settings}))) as client:
             with client.open_socket(client.settings.bootstrap[0]) as raw:
                 options = (socket.SO_RCVBUF, socket.SO_SNDBUF)
                 sizes.append([raw.socket.getsockopt(socket.SOL_SOCKET, option) for option in options])
-        finally:
-            client.close()
     assert sizes[0] == sizes[1]
     # Linux doubles them, for its own bookkeeping.
     assert all(given <= found <= 2 * given for given, found in zip((20_000, 30_000), sizes[2], strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from contextlib import closing
 
 import pytest
 
@@ -23,11 +24,8 @@ def test_the_lag_is_unknown_without_a_committed_offset_or_an_end() -> None:
 
 
 def test_without_an_answer_nothing_is_known_after_a_few_seconds(caplog: pytest.LogCaptureFixture) -> None:
-    client = KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))
-    try:
+    with closing(KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))) as client:
         lookup = WorkLookup(client, "orders", functools.partial(end_offsets, read_committed=True))
         with caplog.at_level(logging.WARNING, "kafka_source.group.classic.balance"):
             assert client.run(lookup.look_up([A, B]), 20) == {}
-    finally:
-        client.close()
     assert "lead group=orders: its lags are unknown" in caplog.text

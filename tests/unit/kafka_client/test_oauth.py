@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -171,12 +172,9 @@ def test_a_slow_token_server_holds_no_other_connection_up(tokens, broker):
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_secret_is_not_sent_to_where_a_redirect_leads(tokens, status):
-    elsewhere = TokenServer()
-    try:
+    with closing(TokenServer()) as elsewhere:
         tokens.status, tokens.moved_to = status, elsewhere.url
         with pytest.raises(AuthenticationError, match=f"HTTP {status}, a redirect.*token.endpoint.url") as refused:
             Tokens(oauth(tokens)).token()
         assert elsewhere.asked == 0
         assert SECRET not in str(refused.value)
-    finally:
-        elsewhere.close()

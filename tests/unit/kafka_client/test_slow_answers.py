@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -69,12 +70,9 @@ def raw(sock: socket.socket) -> BlockingConnection:
 
 
 def test_a_call_that_is_not_done_in_time_is_an_error_after_which_others_try_again() -> None:
-    client = KafkaClient(Settings({"bootstrap.servers": "b:1"}))
-    try:
+    with closing(KafkaClient(Settings({"bootstrap.servers": "b:1"}))) as client:
         with pytest.raises(ConnectionLost, match=r"The brokers have not answered in time: not done within 0\.05 s"):
             client.run(asyncio.sleep(30), 0.05)
-    finally:
-        client.close()
 
 
 def test_a_task_waits_for_a_whole_response_only_so_long(dripping: socket.socket) -> None:

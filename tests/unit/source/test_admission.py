@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from hypothesis import given
@@ -202,16 +202,14 @@ def test_a_minimum_of_offsets_is_waited_for_also_with_a_limit_in_bytes():
 @contextmanager
 def measured(options: ReadOptions, sizes: dict[TopicPartition, float]) -> Iterator[StreamQuota]:
     """A quota without bounds, to which a task has reported the bytes of an offset in each partition."""
-    quota = StreamQuota(QuotaSettings.measuring(options), Settings({"bootstrap.servers": "127.0.0.1:1"}))
-    try:
+    settings = Settings({"bootstrap.servers": "127.0.0.1:1"})
+    with closing(StreamQuota(QuotaSettings.measuring(options), settings)) as quota:
         ticket = quota.ticket(0, 1.0)
         assert not ticket.settings.limits
         with pacer_of(ticket, options.settings, CONSUMER_RATE) as pacer:
             for tp, size in sizes.items():
                 pacer.measured(tp, size * 10, 10)
         yield quota
-    finally:
-        quota.close()
 
 
 @contextmanager
