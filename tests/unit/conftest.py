@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -12,6 +13,5 @@ from tests.support.fake_broker import FakeBroker
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
     """A fake broker without partitions yet."""
-    made = FakeBroker()
-    yield made
-    made.close()
+    with closing(FakeBroker()) as made:
+        yield made

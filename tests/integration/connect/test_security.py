@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -213,13 +214,11 @@ def test_a_stream_says_once_that_it_commits_without_transactions(guarded, group,
     given["maxOffsetsPerTrigger"] = str(COUNT // 3)
     planner, offset = MicroBatches(query_of(given)), StreamOffset()
     with caplog.at_level("WARNING", "kafka_source"):
-        try:
+        with closing(planner):
             while (end := planner.next(offset, limited=True)) is not offset:
                 offset = end
                 planner.finished(offset)
             assert committed(guarded, group)
-        finally:
-            planner.close()
     (told,) = [text for text in caplog.messages if "without transactions" in text]
     assert told.startswith(f"group={group}: offsets are committed without transactions.")
     assert "--operation Write --operation Describe --transactional-id" in told

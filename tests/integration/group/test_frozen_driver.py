@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from contextlib import closing
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -133,12 +134,10 @@ def test_a_run_to_an_end_that_loses_its_place_while_it_plans_plans_again(kafka, 
         return ends(admission, *arguments, **more)
 
     monkeypatch.setattr(Admission, "ends", removed)
-    try:
+    with closing(stream):
         stream.stop_at_latest()
         end = stream.next(StreamOffset(), limited=True)
         assert sum(end.ends.values()) == COUNT
         stream.tasks(StreamOffset(), end)
         assert stream.next(end, limited=True) is end
         assert committed(kafka, group) == COUNT
-    finally:
-        stream.close()

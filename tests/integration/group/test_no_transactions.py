@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -31,9 +32,8 @@ def small() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture
 def small_streams(small: EmbeddedKafka, group: str) -> Iterator[Streams]:
-    made = Streams(small, "t", group)
-    yield made
-    made.close()
+    with closing(Streams(small, "t", group)) as made:
+        yield made
 
 
 def test_a_query_reads_and_commits_without_a_transaction_coordinator(

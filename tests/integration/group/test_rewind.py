@@ -335,7 +335,7 @@ def test_a_member_that_was_away_while_its_group_was_deleted_and_read_goes_on_beh
         wait_until(query.rebalance_due, "the query to notice")
         return end
 
-    try:
+    with closing(query):
         first = removed(StreamOffset(), query.next(StreamOffset(), limited=True))
         second = query.next(first, limited=True)
         removed(first, second)
@@ -347,5 +347,3 @@ def test_a_member_that_was_away_while_its_group_was_deleted_and_read_goes_on_beh
         assert third.generation == second.generation
         assert {tp: span.start for tp, span in third.partitions.items()} == last
         assert groups.committed(group) == last
-    finally:
-        query.close()

@@ -54,7 +54,7 @@ def produce(config: Mapping[str, str], topic: str, *values: bytes) -> None:
 
 
 def take(consumer: Consumer, count: int) -> list[bytes]:
-    try:
+    with closing(consumer):
         deadline = time.monotonic() + 30
         values: list[bytes] = []
         while len(values) < count and time.monotonic() < deadline:
@@ -62,8 +62,6 @@ def take(consumer: Consumer, count: int) -> list[bytes]:
             if message is not None and message.error() is None:
                 values.append(message.value() or b"")
         return values
-    finally:
-        consumer.close()
 
 
 def read(config: Mapping[str, str], topic: str, count: int) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -173,13 +174,11 @@ def test_tasks_that_commit_a_batch_that_was_planned_otherwise_do_not_fence_each_
     planner.close()
     now: dict[str, object] = {"commit": "task", "group_members": 2}
     planner, query = job.planner(**now), job.query(now)
-    try:
+    with closing(planner):
         bundles = planner.tasks(StreamOffset(), end)
         # As Spark runs them: at the same time.
         running = [read_task.read_bundle(one, query) for one in bundles]
         begun = [next(one) for one in running]
         batches = [*begun, *(batch for one in running for batch in one)]
-    finally:
-        planner.close()
     assert sorted(int(value.as_py()) for batch in batches for value in batch["value"]) == list(range(400))
     assert sum(groups.committed(group).values()) == 400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from contextlib import closing
 from multiprocessing.connection import Connection
 
 import pytest
@@ -58,7 +59,7 @@ def test_f1_a_worker_that_is_killed_while_it_reads_costs_an_attempt_and_no_rebal
     planner = MicroBatches(query)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    try:
+    with closing(planner):
         end, bundle = planned(planner, StreamOffset())
         worker = context.Process(target=read_and_wait, args=(bundle, query, theirs))
         worker.start()
@@ -75,5 +76,3 @@ def test_f1_a_worker_that_is_killed_while_it_reads_costs_an_attempt_and_no_rebal
         after, bundle = planned(planner, end)
         assert numbers(bundle, query) == list(range(COUNT, COUNT + MORE))
         assert after.generation == end.generation
-    finally:
-        planner.close()

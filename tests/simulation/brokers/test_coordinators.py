@@ -12,6 +12,7 @@ import random
 import time
 import uuid
 from collections.abc import Collection, Coroutine
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -445,11 +446,9 @@ def simulated(seeds: Collection[int]) -> dict[int, list[str]]:
 def real(kafka: EmbeddedKafka, topic: str, seeds: Collection[int], settle: float) -> dict[int, list[str]]:
     """Return the answers of a real broker."""
     client = KafkaClient(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    try:
+    with closing(client):
         told = client.run(_all(client, f"g-{uuid.uuid4().hex[:8]}", topic, seeds, settle))
         return dict(zip(seeds, told, strict=True))
-    finally:
-        client.close()
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(SEQUENCES * n, marks=pytest.mark.long) for n in range(1, 15))])

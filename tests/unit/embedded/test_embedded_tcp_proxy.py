@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -71,9 +72,8 @@ def read_all(stream: object, count: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[Upstream]:
-    server = Upstream()
-    yield server
-    server.close()
+    with closing(Upstream()) as server:
+        yield server
 
 
 @pytest.fixture

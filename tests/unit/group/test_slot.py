@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -20,9 +21,8 @@ ORDERS = tuple(TopicPartition("orders", number) for number in range(3))
 
 @pytest.fixture(scope="module")
 def client():
-    client = KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))
-    yield client
-    client.close()
+    with closing(KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))) as client:
+        yield client
 
 
 @pytest.fixture

@@ -74,9 +74,8 @@ def test_an_end_during_the_handshake_is_a_connection_lost(hangs_up: Endpoint, pr
 
 @pytest.fixture
 def client(broker: FakeBroker) -> Iterator[KafkaClient]:
-    made = KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers}))
-    yield made
-    made.close()
+    with closing(KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers}))) as made:
+        yield made
 
 
 def test_callers_that_connect_at_the_same_time_share_one_connection(broker: FakeBroker, client: KafkaClient) -> None:
@@ -142,14 +141,12 @@ def test_a_connection_whose_session_ends_is_closed_when_another_has_replaced_it(
     async def both() -> tuple[Connection, Connection]:
         return await client.any_connection(Deadline(10)), await client.connection(node, Deadline(10))
 
-    try:
+    with closing(client):
         first = client.run(both())
         wait_until(lambda: not any(connection.usable for connection in first), "the end of the sessions")
         second = client.run(both())
         assert not set(first) & set(second)
         wait_until(lambda: broker.connections_open == len(set(second)), "the replaced connections to be closed")
-    finally:
-        client.close()
 
 
 def test_a_replaced_connection_answers_what_is_in_flight(broker: FakeBroker, client: KafkaClient) -> None:

@@ -67,9 +67,8 @@ class TokenServer:
 
 @pytest.fixture
 def tokens() -> Iterator[TokenServer]:
-    server = TokenServer()
-    yield server
-    server.close()
+    with closing(TokenServer()) as server:
+        yield server
 
 
 def oauth(tokens: TokenServer) -> OAuth:
@@ -144,14 +143,12 @@ def test_a_login_waits_out_the_trouble_of_the_token_server(tokens, broker, raw):
         else:
             with_tokens.run(with_tokens.dedicated(Broker(1, endpoint), Deadline(30))).close()
 
-    try:
+    with closing(with_tokens):
         tokens.status = 503
         with pytest.raises(ConnectionLost, match=r"Logging in to the broker 127\.0\.0\.1:\d+ failed: .*HTTP 503"):
             connect()
         tokens.status = 200
         connect()
-    finally:
-        with_tokens.close()
 
 
 def test_a_slow_token_server_holds_no_other_connection_up(tokens, broker):

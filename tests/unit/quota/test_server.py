@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,9 +48,8 @@ class Served:
 
 @pytest.fixture
 def server():
-    started = Served()
-    yield started
-    started.close()
+    with closing(Served()) as started:
+        yield started
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -169,9 +169,8 @@ class Page:
 
 @pytest.fixture
 def page():
-    made = Page('{"bytes_per_second": 4000000}')
-    yield made
-    made.close()
+    with closing(Page('{"bytes_per_second": 4000000}')) as made:
+        yield made
 
 
 def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -11,9 +12,8 @@ from kafka_source.kafka_client import EventLoop
 
 @pytest.fixture
 def loop():
-    made = EventLoop("test-loop")
-    yield made
-    made.close()
+    with closing(EventLoop("test-loop")) as made:
+        yield made
 
 
 async def answer() -> int:

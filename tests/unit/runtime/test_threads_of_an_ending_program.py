@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from contextlib import closing
 
 import pytest
 
@@ -67,9 +68,7 @@ def test_work_on_a_thread_returns_its_result_or_its_error():
     async def ask(work):
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
-    try:
+    with closing(loop):
         assert loop.run(ask(lambda: 1)) == 1
         with pytest.raises(ZeroDivisionError):
             loop.run(ask(lambda: 1 // 0))
-    finally:
-        loop.close()

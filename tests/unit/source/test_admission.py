@@ -226,9 +226,8 @@ def quota():
     options = parsed(quota_records_per_second=10)
     settings = QuotaSettings.of(options)
     assert settings is not None
-    started = StreamQuota(settings, Settings({"bootstrap.servers": "127.0.0.1:1"}))
-    yield started
-    started.close()
+    with closing(StreamQuota(settings, Settings({"bootstrap.servers": "127.0.0.1:1"}))) as started:
+        yield started
 
 
 def test_the_quota_is_a_limit_that_spark_can_lift(quota):
