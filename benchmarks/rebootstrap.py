@@ -29,8 +29,7 @@ LONGEST_SECONDS = 120.0
 
 def main() -> None:
     given = begin(parser_of(__doc__, rounds=3, saves=True), HEAD)
-    entry = TcpProxy()
-    with entry, EmbeddedKafka() as kafka:
+    with TcpProxy() as entry, EmbeddedKafka() as kafka:
         kafka.create_topic(TOPIC, 4)
         entry.connect_to(kafka.port(1))
         spark = sources.session()

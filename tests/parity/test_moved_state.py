@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from functools import partial
@@ -17,7 +16,7 @@ from benchmarks.read.sources import PEER
 from kafkagroup.embedded import EmbeddedKafka, resolve
 from tests.apps.process import App
 from tests.parity.formats import ONE_DAILY, SPARK, Formats
-from tests.support.records import Topic, run_to_end, send, to_files, written_rows
+from tests.support.records import Topic, run_to_end, send, to_files, write_records, written_rows
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -25,12 +24,9 @@ NOON = 1_700_000_000_000
 
 def send_seconds(kafka: EmbeddedKafka, topic: str, seconds: range, partitions: int = 2) -> None:
     """A record for each second in each partition, of that second's time."""
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for second, partition in itertools.product(seconds, range(partitions)):
-        producer.produce(topic, str(second), partition=partition, timestamp=NOON + 1000 * second)
-    assert producer.flush(60) == 0
+    times = ((second, {"timestamp": NOON + 1000 * second}) for second in seconds)
+    records = ({"value": str(second), "partition": n, **at} for second, at in times for n in range(partitions))
+    write_records(kafka.bootstrap_servers, topic, records)
 
 
 def windows(formats: Formats, name: str, folder: Path, topic: str) -> None:

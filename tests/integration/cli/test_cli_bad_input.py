@@ -122,7 +122,7 @@ def test_a_wrong_password_is_one_line(
     assert "not-her-password" not in line
 
 
-def test_an_unknown_group_is_one_line(kafka: EmbeddedKafka, group: str, topic: Topic, tmp_path: Path) -> None:
+def test_an_unknown_group_is_one_line(kafka: EmbeddedKafka, group: str, topic: Topic) -> None:
     orders, unknown = topic("orders", partitions=2, records=20), f"{group}-not"
     Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).create(group, {TopicPartition(orders, 0): 3})
     command = Command(kafka.bootstrap_servers)

@@ -106,7 +106,7 @@ def test_a_probe_without_a_state_looks_for_a_time(command, orders, group, groups
     assert "does not exist" in command.refused("healthcheck", f"{group}-mistyped")
 
 
-def test_the_documents_of_groups(command, orders, group, kafka, members):
+def test_the_documents_of_groups(command, orders, group, members):
     members.make(orders, slots=1, strategies=["sticky"], rack="west").join(30)
     (row,) = command.json("groups", "--regex", f"^{group}$", "--lag")
     assert row == {
@@ -407,7 +407,7 @@ def test_an_assignment_is_planned_as_it_would_be(command, orders, group, members
     added.close()
 
 
-def test_a_group_is_watched(kafka, command, orders, group, members):
+def test_a_group_is_watched(command, orders, group):
     def lines(count: int, *more: str) -> str:
         return command.run("watch", group, "-i", "0.2", "-n", count, *more)
 

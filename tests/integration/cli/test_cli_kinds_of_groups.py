@@ -58,24 +58,16 @@ def kinds(kafka: EmbeddedKafka, orders: str) -> Iterator[dict[str, str]]:
         # Nobody runs micro-batches here, so a rewind of members that offer its protocol would wait for them.
         memberships.make(orders, slots=2, strategies=["weighted"], rack="west", rewinds=False).join(30)
         for kind, protocol, members in (("theirs", "classic", 2), ("kip-848", "consumer", 1)):
-            consumers = [
-                running.enter_context(
-                    closing(
-                        Consumer(
-                            {
-                                "bootstrap.servers": kafka.bootstrap_servers,
-                                "group.id": groups[kind],
-                                "group.protocol": protocol,
-                                "enable.auto.commit": False,
-                                "client.id": f"{kind}-client",
-                                "client.rack": "east",
-                                "auto.offset.reset": "earliest",
-                            }
-                        )
-                    )
-                )
-                for _ in range(members)
-            ]
+            config = {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": groups[kind],
+                "group.protocol": protocol,
+                "enable.auto.commit": False,
+                "client.id": f"{kind}-client",
+                "client.rack": "east",
+                "auto.offset.reset": "earliest",
+            }
+            consumers = [running.enter_context(closing(Consumer(config))) for _ in range(members)]
             for consumer in consumers:
                 consumer.subscribe([orders])
 

@@ -7,7 +7,6 @@ import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -237,7 +236,7 @@ def test_what_cannot_start_says_why(spark, given, reason):
         metrics.start(spark, **given)
 
 
-def test_spark_captures_what_tasks_log_with_its_level_and_fields(spark, kafka, topic, tmp_path: Path):
+def test_spark_captures_what_tasks_log_with_its_level_and_fields(spark, kafka, topic):
     if not hasattr(spark, "tvf") or not hasattr(spark.tvf, "python_worker_logs"):
         pytest.skip("Spark before 4.1 captures no logs of workers")
     name = topic("logged", partitions=1, records=10)

@@ -72,15 +72,12 @@ def test_metadata_is_asked_of_a_broker_with_the_right_name_only(settings: dict[s
 
 def test_a_group_whose_coordinator_has_another_name_is_not_joined(settings: dict[str, str]) -> None:
     refused, joined = Memberships(Settings(settings), "refused"), Memberships(Settings(settings | UNCHECKED), "joined")
-    try:
+    with closing(refused), closing(joined):
         with pytest.raises(AuthenticationError, match=REFUSED):
             refused.make(TOPIC).join(30)
         membership = joined.make(TOPIC)
         membership.join(30)
         assert held(membership) == everything(TOPIC, 1)
-    finally:
-        refused.close()
-        joined.close()
 
 
 def test_a_blocking_connection_checks_the_name_too(settings: dict[str, str]) -> None:

@@ -53,8 +53,7 @@ class Place:
 
 @contextmanager
 def place(**kafka: Any) -> Iterator[Place]:
-    entry = TcpProxy()
-    with entry, EmbeddedKafka(**kafka) as started:
+    with TcpProxy() as entry, EmbeddedKafka(**kafka) as started:
         started.create_topic("orders", 2)
         entry.connect_to(started.port(1))
         yield Place(entry, started)
@@ -179,8 +178,7 @@ def test_a_stream_leaves_frozen_brokers_for_the_name(spark, tmp_path):
 
 @pytest.mark.long
 def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
-    entry = TcpProxy()
-    with entry, EmbeddedKafka(advertised_ports={1: entry.port}) as kafka:
+    with TcpProxy() as entry, EmbeddedKafka(advertised_ports={1: entry.port}) as kafka:
         kafka.create_topic("orders", 2)
         entry.connect_to(kafka.port(1))
         there = Place(entry, kafka)

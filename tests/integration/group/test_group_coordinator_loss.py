@@ -36,8 +36,7 @@ COORDINATOR_LOAD_IN_PROGRESS = (14).to_bytes(2, "big")
 @pytest.fixture(scope="module")
 def behind():
     """A broker behind a proxy."""
-    proxy = TcpProxy()
-    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+    with TcpProxy() as proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
         proxy.connect_to(kafka.port(1))
         kafka.create_topic("orders", 6)
         yield kafka, proxy

@@ -146,7 +146,7 @@ def test_a_batch_is_told_of_committed_offsets_too(
 
 
 def test_another_read_of_the_driver_is_not_taken_for_another_application(
-    members: Memberships, topic: Topic, kafka: EmbeddedKafka, group: str, said: Said
+    members: Memberships, topic: Topic, group: str, said: Said
 ):
     name = topic("twice", partitions=2)
     first = members.make(name, app="driver-stream", slots=1)

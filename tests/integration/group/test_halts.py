@@ -190,7 +190,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
-def test_a_query_is_stopped_at_offsets_and_resumed(start, settings, groups, name, group, options):
+def test_a_query_is_stopped_at_offsets_and_resumed(start, settings, name, group, options):
     query = start(**options)
     query.trigger()
     boundaries = {TopicPartition(name, 0): 17, TopicPartition(name, 1): 9}
@@ -294,8 +294,7 @@ def test_a_query_that_joins_while_its_group_is_paused_reads_nothing(start, setti
 
 
 def test_a_trigger_that_cannot_ask_for_halts_may_pass_a_boundary_and_the_command_says_so(group):
-    proxy = TcpProxy()
-    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+    with TcpProxy() as proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
         proxy.connect_to(kafka.port(1))
         name, settings = kafka.create_topic("orders", 1), Settings({"bootstrap.servers": kafka.bootstrap_servers})
         produce_evenly(kafka.bootstrap_servers, name, RECORDS, partitions=1)

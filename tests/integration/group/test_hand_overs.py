@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -272,7 +273,7 @@ def test_the_next_version_counts_on_where_the_previous_one_has_stopped(tmp_path,
     with EmbeddedKafka() as kafka:
         name = kafka.create_topic("in", PARTITIONS)
         versions, flow = CountingVersions(kafka, tmp_path, name), Flow(kafka.bootstrap_servers, name, 100)
-        try:
+        with closing(versions), closing(flow):
             versions.switch(0)
             versions.start(0)
             versions.reads(0)
@@ -283,6 +284,3 @@ def test_the_next_version_counts_on_where_the_previous_one_has_stopped(tmp_path,
                 say(f"version {old + 1} counts, killed at {step}: {killed}")
             flow.close()
             wait_until(lambda: versions.total(len(KILLS_WITH_STATE)) == flow.count, "all to be counted", 300)
-        finally:
-            flow.close()
-            versions.close()

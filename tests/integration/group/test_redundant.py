@@ -14,7 +14,7 @@ from kafka_source.source import read_task
 from tests.apps.process import streaming_app
 from tests.support.mixed_group import Trickle
 from tests.support.queries import Job, query_of
-from tests.support.records import produce, stream, to_files, written, written_records, written_rows
+from tests.support.records import produce, running, stream, to_files, written, written_records, written_rows
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -60,9 +60,7 @@ def copies(groups, name):
 @pytest.mark.timeout(600)
 def test_a_standby_takes_over_when_the_primarys_application_dies(spark, kafka, name, groups, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
-    trickle = Trickle(kafka.bootstrap_servers, name)
-    query = start(spark, kafka, name, here)
-    try:
+    with closing(Trickle(kafka.bootstrap_servers, name)) as trickle, running(start(spark, kafka, name, here)):
         with streaming_app(there, options(kafka, name)) as app:
             wait_until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both", 200)
             wait_until(lambda: written(there / "out"), "both to read")
@@ -74,9 +72,6 @@ def test_a_standby_takes_over_when_the_primarys_application_dies(spark, kafka, n
         trickle.close()
         theirs = {value for _, _, value in written_records(there / "out")}
         wait_until(lambda: len(theirs | set(written(here / "out"))) == trickle.count, "the standby to read all")
-    finally:
-        query.stop()
-        trickle.close()
     both = itertools.chain(written_records(here / "out"), written_records(there / "out"))
     times = Counter((p, o) for p, o, _ in both)
     assert len(times) == trickle.count

@@ -173,7 +173,7 @@ def test_a_query_of_the_consumer_protocol_is_rewound_as_the_refusal_says(setting
     assert all(covered(again.ranges(tp), 1, end) for tp, end in last.items())
 
 
-def test_queries_whose_copies_all_emit_are_left_alone(settings, groups, name, group, run):
+def test_queries_whose_copies_all_emit_are_left_alone(settings, name, group, run):
     redundant = {"kafka_partition_assignment_strategy": "redundant", "redundant_emit": "all"}
     runner = run(**redundant)
     wait_until(lambda: runner.read, "the query")
@@ -236,7 +236,7 @@ def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, gro
             await member.join([(name_of_rewind, subscription + bytes([number]))], lead, Deadline(60))
         await member.leave(Deadline(10))
 
-    try:
+    with closing(client), closing(query):
         first = query.next(StreamOffset(), limited=True)
         query.tasks(StreamOffset(), first)
         produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
@@ -245,9 +245,6 @@ def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, gro
         assert query.next(first, limited=True).ends == ends(groups, name)
         assert member.status.state is State.LEFT
         rewinding.result(60)
-    finally:
-        query.close()
-        client.close()
 
 
 def test_the_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_set(

@@ -114,7 +114,7 @@ def test_a_consumer_of_java_gets_its_own_error_and_the_group_reads_on(kafka, gro
     reads_on(kafka, groups, group, name, reading)
 
 
-def test_a_group_is_rewound_while_a_stream_is_refused(kafka, settings, groups, name, group, streams):
+def test_a_group_is_rewound_while_a_stream_is_refused(settings, groups, name, group, streams):
     reading = streams.run(kafka_partition_assignment_strategy="range")
     all_committed(groups, group, name, reading)
     last, before = ends(groups, name), len(reading.read)

@@ -170,7 +170,7 @@ _OPTIONS = {"failOnDataLoss": "false", "data_loss_patience_ms": "1000", "group_m
 
 
 @pytest.fixture
-def topics(kafka: EmbeddedKafka, topic: Topic) -> tuple[str, str]:
+def topics(topic: Topic) -> tuple[str, str]:
     source, sink = topic("commits-in", partitions=2, records=200), topic("commits-out")
     return source, sink
 

@@ -185,7 +185,7 @@ def settled(*reads):
     return all(batches._owner._membership.rebalance_needed() is None for batches in reads)
 
 
-def test_a_wait_in_a_join_says_for_whom_it_waits(kafka, topic, group, members, read, caplog):
+def test_a_wait_in_a_join_says_for_whom_it_waits(topic, group, members, read, caplog):
     caplog.set_level(logging.INFO, "kafka_source.group")
     name = topic("waits", partitions=2)
     busy = members.make(name, slots=1, app="busy")
@@ -212,7 +212,7 @@ def test_a_second_read_of_the_same_topic_in_a_driver_is_told_once(topic, group, 
     assert "group.membership=false" in told.getMessage()
 
 
-def test_reads_of_different_topics_are_no_cause_for_a_warning(topic, group, read, caplog):
+def test_reads_of_different_topics_are_no_cause_for_a_warning(topic, read, caplog):
     caplog.set_level(logging.INFO, "kafka_source.group")
     x, y = topic("joined-x", partitions=2), topic("joined-y", partitions=2)
     reads = [read(x), read(y)]
@@ -229,7 +229,7 @@ def test_reads_of_different_topics_are_no_cause_for_a_warning(topic, group, read
     assert f"share the partitions of {x}:" in said[-1].getMessage()
 
 
-def test_the_place_of_a_read_that_died_is_cleared_away(group, read, topic, kafka):
+def test_the_place_of_a_read_that_died_is_cleared_away(group, read, topic):
     siblings = Siblings.find(group, os.getppid())
     assert siblings is not None
     # 2^22 is the highest process id that Linux gives.

@@ -234,7 +234,7 @@ def test_tls_with_a_login_for_librdkafka_and_for_java() -> None:
         assert not answers(untrusting, timeout=2)
 
 
-def test_the_command_runs_a_broker_with_a_login_until_ctrl_c_and_what_it_prints_connects(tmp_path: Path) -> None:
+def test_the_command_runs_a_broker_with_a_login_until_ctrl_c_and_what_it_prints_connects() -> None:
     command = [sys.executable, "-m", "kafkagroup.cli", "embedded", "-t", "orders:4", "--security", "SASL_PLAINTEXT"]
     # Not the terminal's group: Ctrl-C is for this process.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -37,7 +37,7 @@ def next_offset(kafka: EmbeddedKafka, opened: ExitStack) -> Next:
     return plan
 
 
-def test_a_checkpoint_of_other_topics_is_refused(kafka: EmbeddedKafka, topic: Topic, next_offset: Next) -> None:
+def test_a_checkpoint_of_other_topics_is_refused(topic: Topic, next_offset: Next) -> None:
     orders, payments = topic("orders", records=3), topic("payments")
     before = next_offset(None, subscribe=orders)
     told = f"The checkpoint is of {orders}, and the query reads {payments}"

@@ -107,7 +107,7 @@ def test_a_checkpoint_of_sparks_source_whose_label_others_have_used_says_so(grou
     assert "group.membership=false" in line
 
 
-def test_with_the_sink_replay_sets_the_group_back_to_the_checkpoint(kafka, name, topic, groups, group):
+def test_with_the_sink_replay_sets_the_group_back_to_the_checkpoint(kafka, name, topic, group):
     query = Pipe(kafka.bootstrap_servers, name, topic("put-back-out"), group, group, maxOffsetsPerTrigger=COUNT // 3)
     for _ in range(3):
         query.whole_batch()

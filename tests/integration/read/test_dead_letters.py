@@ -172,7 +172,7 @@ def test_a_copy_that_dies_loses_no_dead_letter_and_has_its_rows_exactly_once(
     assert {place: set(values) for place, values in found.items()} == {place: {value} for place, value in bad.items()}
 
 
-def test_each_action_of_a_batch_writes_what_it_decodes(spark, kafka, topic, orders, avro):
+def test_each_action_of_a_batch_writes_what_it_decodes(spark, kafka, orders, avro):
     name, dead, bad = orders
     options = {**avro, "mode": "PERMISSIVE", "deadletter.topic": dead}
     frame = reader(spark, kafka, name, **options).load()

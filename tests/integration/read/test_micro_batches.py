@@ -85,9 +85,7 @@ def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_recor
     assert ranges(planner, before, after(planner, before)) == [Range(name, 1, 0, 50, epoch=0)]
 
 
-def test_a_query_waits_for_others_that_may_take_longer_than_itself(
-    kafka, topic, members, group, start, monkeypatch, caplog
-):
+def test_a_query_waits_for_others_that_may_take_longer_than_itself(topic, members, group, start, monkeypatch, caplog):
     name = topic("patient", partitions=2)
     busy = members.make(name, app="busy", slots=1)
     busy.join(30)

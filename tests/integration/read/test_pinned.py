@@ -163,7 +163,7 @@ def test_wrong_options_are_named_before_anything_is_read(spark, options, wrong, 
 
 @pytest.mark.parametrize(("fails", "transactional"), [(True, "true"), (False, "true"), (True, "false")])
 def test_a_topic_that_was_created_again_in_the_block_is_read_from_its_first_record(
-    kafka, orders, options, group, groups, fails, transactional
+    kafka, orders, options, fails, transactional
 ):
     options = {**options, "failOnDataLoss": str(fails).lower(), "commit.transactional": transactional}
     with pytest.raises(DataLossError, match=f"{orders}-0.*created again") if fails else nullcontext():

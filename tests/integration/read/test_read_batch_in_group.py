@@ -161,7 +161,7 @@ def kept(members, name, *, siblings=None, strategy=None, end=1, **settings):
             over.set()
 
 
-def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, groups):
+def test_slots_leave_when_the_driver_has_ended(members, topic, group, groups):
     name = topic("orders")
     planner = members.make(name, slots=2)
     slots = [slot.credentials for slot in planner.join(30).slots]
@@ -214,7 +214,7 @@ def test_a_batch_that_begins_after_its_groups_offset_undoes_no_rewind(members, t
     assert groups.committed(group) == {tp: 2 if is_rewound else 9}
 
 
-def test_slots_that_have_left_a_group_of_others_join_again_for_a_task(kafka, members, topic, group, groups):
+def test_slots_that_have_left_a_group_of_others_join_again_for_a_task(members, topic, group, groups):
     name = topic("orders", partitions=2)
     ours, theirs = (Siblings.find(group, os.getpid()) for _ in range(2))
     with kept(members, name, siblings=ours, slots=2, rebalance_timeout_ms=2_000, heartbeat_interval_ms=100) as (
@@ -241,7 +241,7 @@ def test_a_batch_that_is_run_too_late_leaves_the_partitions_to_their_new_owner(m
     assert groups.committed(group) == {}
 
 
-def test_a_slot_that_cannot_rejoin_does_not_stop_the_group(kafka, members, topic, group):
+def test_a_slot_that_cannot_rejoin_does_not_stop_the_group(members, topic, group):
     class Fails(RangeAssignor):
         """With anything that nobody has thought of."""
 
@@ -280,9 +280,7 @@ def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_k
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_tasks_commit_with_new_credentials_when_their_slots_have_joined_again(
-    kafka, members, topic, group, groups, lost
-):
+def test_tasks_commit_with_new_credentials_when_their_slots_have_joined_again(members, topic, group, groups, lost):
     name = topic("orders", partitions=2)
     ours, theirs = (Siblings.find(group, os.getpid()) for _ in range(2))
     with kept(members, name, slots=2, siblings=ours) as (slots, keeping):

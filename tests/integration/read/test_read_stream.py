@@ -84,18 +84,16 @@ def test_progress_says_how_many_cores_the_target_needs(spark, kafka, topic, tmp_
 
 
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 does not tell a Python source that its last batch is done")
-def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kafka, topic, groups, tmp_path):
+def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kafka, topic, groups, tmp_path, group):
     name = topic("committed", partitions=3, records=60)
-    group = f"{name}-group"
     run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path))
     assert written(tmp_path / "out") == list(range(60))
     assert all(row.lag == 0 for row in groups.lag(group))
     assert committed(groups, group, name) == 60
 
 
-def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, groups, tmp_path):
+def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, groups, tmp_path, group):
     name = topic("idle", partitions=2, records=10)
-    group = f"{name}-group"
     frame = stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest")
     with running(to_files(frame, tmp_path).start()):
         wait_until(lambda: committed(groups, group, name) == 10, "the last batch's offsets in the group")
@@ -104,9 +102,8 @@ def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, grou
         assert sorted(tp.partition for member in description.members for tp in member.partitions) == [0, 1]
 
 
-def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka, topic, groups, tmp_path):
+def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka, topic, groups, tmp_path, group):
     name = topic("first", partitions=1, records=5)
-    group = f"{name}-group"
     with running(to_files(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one").start()):
         wait_until(lambda: committed(groups, group, name) == 5, "the starting position in the group")
     produce(kafka.bootstrap_servers, name, 5, first=5)
@@ -115,9 +112,8 @@ def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka,
 
 
 @pytest.mark.parametrize("transactional", ["true", "false"])
-def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional):
+def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional, group):
     name = topic("tasks", partitions=2, records=10)
-    group = f"{name}-group"
     options = {"commit": "task", "commit_transactional": transactional, "startingOffsets": "earliest"}
     run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, **options), tmp_path))
     assert committed(groups, group, name) == 10

@@ -62,7 +62,7 @@ def test_a_new_checkpoint_before_an_old_folder_ends_and_its_restarts_read_what_w
     assert sum(groups.committed(group).values()) == 250
 
 
-def test_what_the_error_advises_reads_everything(kafka, run, groups, group, name, tmp_path):
+def test_what_the_error_advises_reads_everything(kafka, run, name, tmp_path):
     run("first")
     produce(kafka.bootstrap_servers, name, 60, first=100)
     with pytest.raises(StreamingQueryException, match=SKIPPED):

@@ -66,7 +66,7 @@ def test_a_stream_commits_to_the_group_without_membership(groups, name, group, s
     assert groups.states()[group] == "Empty"
 
 
-def test_a_new_query_starts_where_the_group_is(kafka, groups, name, group, start, last):
+def test_a_new_query_starts_where_the_group_is(groups, name, group, start, last):
     groups.rewind(group, {tp: end - 2 for tp, end in last.items()})
     planner = start()
     end = planner.next(StreamOffset(), limited=True)

@@ -44,7 +44,7 @@ BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @pytest.fixture
-def topics(kafka, topic):
+def topics(topic):
     source, sink = topic("by-sink-in", partitions=PARTITIONS, records=COUNT), topic("by-sink-out")
     return source, sink
 
@@ -226,7 +226,7 @@ def test_f22_a_rebalance_before_the_transaction_ends_does_not_stop_it_and_the_ne
     first.abort()
 
 
-def test_a_sink_whose_source_tells_nothing_says_so(kafka, topics, group, pipe):
+def test_a_sink_whose_source_tells_nothing_says_so(kafka, topics, pipe):
     query = pipe()
     query.batch()
     query.group = "another"
@@ -324,7 +324,7 @@ def test_a_task_that_publishes_late_makes_the_query_read_nothing_again(kafka, to
     assert committed(kafka, group) == ends(kafka, topics)
 
 
-def test_a_replay_without_a_record_of_what_was_decided_stops(kafka, topics, group, pipe):
+def test_a_replay_without_a_record_of_what_was_decided_stops(topics, group, pipe):
     query = pipe()
     query.batch()
     query.decide()

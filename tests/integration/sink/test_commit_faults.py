@@ -60,8 +60,7 @@ class Behind:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Behind]:
-    proxy = TcpProxy()
-    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+    with TcpProxy() as proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
         proxy.connect_to(kafka.port(1))
         yield Behind(kafka, proxy)
 
@@ -184,8 +183,7 @@ def test_a_commit_whose_answer_never_comes_has_an_unknown_outcome_and_the_next_o
 )
 @pytest.mark.usefixtures("protocol")
 def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: str, api_key: int) -> None:
-    proxy = TcpProxy()
-    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+    with TcpProxy() as proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
         proxy.connect_to(kafka.port(1))
         killed = threading.Event()
 

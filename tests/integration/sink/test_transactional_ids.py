@@ -87,7 +87,7 @@ def test_queries_of_one_group_that_run_at_once_do_not_fence_each_other(kafka, to
     produce(kafka.bootstrap_servers, name, 40)
     first, second = MicroBatches(reading), MicroBatches(reading)
     ends = {stream: StreamOffset() for stream in (first, second)}
-    try:
+    with closing(first), closing(second):
         # The first one has all partitions, then gives some of them up.
         ends[first] = batch(reading, first, ends[first])
         first.finished(ends[first])
@@ -110,9 +110,6 @@ def test_queries_of_one_group_that_run_at_once_do_not_fence_each_other(kafka, to
         del ends[first]
         wait_until(lambda: read_by_both(200), "the second one to have read the rest")
         assert second.figures(with_latest=False).failed_commits == 0
-    finally:
-        first.close()
-        second.close()
     # The first partition of each: one of them was the first one's alone.
     assert len(ids_of(kafka, group)) <= PARTITIONS
 

@@ -57,7 +57,7 @@ def written(form: FileFormat, *, pipe: bool = False) -> bytes:
     return file.getvalue()
 
 
-def test_parquet_and_arrow_have_the_same_rows_as_the_stream(tmp_path: Path) -> None:
+def test_parquet_and_arrow_have_the_same_rows_as_the_stream() -> None:
     from pyarrow.parquet import ParquetFile
 
     parquet = ParquetFile(pa.BufferReader(written(FileFormat.PARQUET)))

@@ -65,11 +65,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
         "keytool -importcert -noprompt -file cert.pem -alias ca -keystore trust.p12 -storetype PKCS12 "
         "-storepass changeit"
     )
-    (folder / "both.pem").write_text(
-        (folder / "key.pem").read_text(encoding="ascii") + (folder / "cert.pem").read_text(encoding="ascii"),
-        encoding="ascii",
-    )
-    return Stores(folder)
+    made = Stores(folder)
+    (folder / "both.pem").write_text(made.text("key.pem") + made.text("cert.pem"), encoding="ascii")
+    return made
 
 
 def both(**settings: str) -> tuple[dict[str, object], ssl.SSLContext]:
