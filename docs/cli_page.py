@@ -72,8 +72,8 @@ KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
   `config.providers`. A secret in a file that other users can read causes a warning.
 - `command.config` names a properties file, relative to the file of the contexts. The context's own settings take
   precedence over the settings of this file.
-- With `--context`, the command ignores environment variables, because they may name another cluster. `-b`, `-c` and
-  `--command-config` take precedence over the context.
+- With `--context`, the command ignores the environment variables of the table, which may name another cluster. `-b`,
+  `-c` and `--command-config` take precedence over the context.
 - `KAFKAGROUP_CONTEXT` and the context `default` apply only if no option, variable or file names a cluster. So a
   context's password is not sent to another cluster.
 
@@ -81,9 +81,9 @@ KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
 
 `-o table` is for people and can change with any version. `-o json` and `-o csv` are for programs; their field names
 belong to the [public API](public-api.md). CSV contains only the first table of a command. Below, `string?` may be null,
-`[string]` is an array and `{`…`}` is an object. If a partition has no committed offset, its lag is the number of
-offsets in its log. A sum of lags leaves out partitions without a leader. Results go to standard output; notes, warnings
-and errors go to standard error.
+`[string]` is an array and `{`…`}` is an object. A sum of lags includes all offsets of a partition without a
+committed offset, and leaves out partitions without a leader. Results go to standard output; notes, warnings and errors
+go to standard error.
 
 | exit code | meaning |
 | --- | --- |

@@ -316,8 +316,8 @@ class ReadOptions(ValueOptions):
         "Reaction if the coordinator has removed this query's members, for example because the driver was suspended. "
         "`stop`: an error. `rejoin`: join again, and commit the partitions of the interrupted micro-batch, except "
         "those that another member owns or has committed. With `commit=task` and `commit=sink`, `rejoin` ends the "
-        "query if another member owns a partition of the interrupted micro-batch; the next start continues at the "
-        "group's offsets.",
+        "query if another member owns or has committed a partition of the interrupted micro-batch; the next start "
+        "continues at the group's offsets.",
         default="rejoin",
         where=Where.STREAM,
         only=Only.MEMBERS,
