@@ -201,7 +201,7 @@ def _remember(size: int, data: bytes, bounds: Sequence[tuple[int, int]], topics:
 
 
 class _Reader:
-    """Reads one message from its start."""
+    """Reads one message from its start; every error gives the message, the field and the byte position."""
 
     def __init__(self, what: str, data: bytes) -> None:
         self._what = what

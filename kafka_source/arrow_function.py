@@ -251,7 +251,7 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if column.type != wanted.type:
             column = pa.array(Retyped(_as_layout_of(wanted, column), wanted.type))
         if _has_null(column, wanted):
-            raise _wrong(f"a null in the column {wanted.name}, where the schema has NOT NULL")
+            raise _wrong(f"a null in the column {wanted.name} or a part of it, where the schema has NOT NULL")
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -327,7 +327,7 @@ _SSL = (
     _honoured("ssl.keystore.location", _ALL, _STRING, "PEM, JKS, or with the extra `pkcs12` PKCS12"),
     _honoured("ssl.keystore.password", _ALL, _SECRET),
     _honoured("ssl.keystore.type", _ALL, _STRING, "PEM, PKCS12 or JKS; the file's content determines the type"),
-    _honoured("ssl.protocol", _ALL, _STRING, "TLS, TLSv1.2 (needs the native engine) or TLSv1.3"),
+    _honoured("ssl.protocol", _ALL, _STRING, "TLS, TLSv1.2 (native engine) or TLSv1.3; see `ssl.enabled.protocols`"),
     _honoured("ssl.truststore.certificates", _ALL, _SECRET),
     _honoured("ssl.truststore.location", _ALL, _STRING, "PEM, JKS, or with the extra `pkcs12` PKCS12"),
     _honoured("ssl.truststore.password", _ALL, _SECRET),

@@ -8,8 +8,8 @@ The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, or when the Spark driver has
 ended. The slots also leave if no task commits for longer than `max.poll.interval.ms`: the batch may have failed, and no
-tool can rewind or delete a group with members. A task that commits after the slots have left asks the keeper to rejoin.
-The keeper refuses if other members own the partitions.
+tool can rewind or delete a group with such members. A task that commits after the slots have left asks the keeper to
+rejoin. The keeper refuses if other members own the partitions.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Right:
             client: The cluster's client.
             group: The group id.
             partitions: The partitions of the batch.
-            since: The generation of the refused credentials; earlier requests were answered.
+            since: The generation of the refused credentials; requests for earlier generations were answered.
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)

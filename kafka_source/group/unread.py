@@ -1,4 +1,4 @@
-"""Partitions that no member reads: two descriptions of the group find them, and a repeated assignment heals them.
+"""Partitions that no member reads: two descriptions of the group find them, and an assignment is requested once.
 
 A lost message between a coordinator and a member can leave a partition without a reader, while the group counts as
 stable. `decide` and the functions that make a `Look` are pure; `UnreadWatch` describes and heals groups of both

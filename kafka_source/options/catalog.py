@@ -126,8 +126,8 @@ class ReadOptions(ValueOptions):
         kinds.TEXT,
         "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic to which [dead "
         "letters](guides/bad-records.md#dead-letters) are written, in the same cluster. A dead letter is a record "
-        "with a bad value or key, plus headers for its origin and error. Each action of a batch writes the dead "
-        "letters again.",
+        "with a bad value or key, plus headers for its origin and error. Each run of a task, and so each action of a "
+        "batch, writes its dead letters again.",
     )
 
     # Where to start and end
@@ -382,7 +382,7 @@ class ReadOptions(ValueOptions):
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms",
         kinds.COUNT,
-        "How often the driver looks up new topics and partitions.",
+        "How often the driver looks up new topics and partitions. Kafka's default is five minutes.",
         default=10_000,
         units="ms",
     )

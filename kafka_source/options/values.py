@@ -73,7 +73,8 @@ class ValueOptions(CommonOptions):
         "value.format",
         kinds.VALUE_FORMAT,
         "The column `value`: the bytes, a `string` of UTF-8, or the fields of `avro`, `protobuf` or `json` values as "
-        "a struct. A struct needs the package kafkagroup-native. A sink needs no option for bytes and strings.",
+        "a struct. A struct needs the package kafkagroup-native. A read decodes each Avro value by the schema with "
+        "which the value was written. A sink needs no option for bytes and strings.",
         default="binary",
         where=Where.ALL,
     )
@@ -155,7 +156,8 @@ class ValueOptions(CommonOptions):
     schema_registry_timeout_ms: int = option(
         "schema.registry.timeout.ms",
         kinds.COUNT,
-        "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry.",
+        "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry. Known "
+        "schemas need no registry.",
         default=60_000,
         units="ms",
         where=Where.ALL,

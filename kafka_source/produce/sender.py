@@ -55,7 +55,7 @@ class _PartitionQueue:
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.
-        early: Attempts since the last acknowledged batch that failed because the transaction was still being changed.
+        early: Attempts since the last acknowledged batch, while the coordinator was still changing the transaction.
         retry_at: Earliest time to look up the leader, or to send the first batch, again.
     """
 
@@ -160,7 +160,7 @@ class Sender:
             self._queued_bytes += len(batch.data)
 
     def _partition_count(self, topic: str, last: int) -> int:
-        """Return a topic's number of partitions; look it up again if the topic or its partition `last` is unknown."""
+        """Return a topic's number of partitions; wait until it exists, and look it up again for an unknown `last`."""
         known = self._producer.cluster.topics.get(topic)
         # A topic may be missing from a metadata response while its leaders change, and a partition may have been added.
         # Java's producer retries for `max.block.ms`; one request is enough if a broker knows the partition.

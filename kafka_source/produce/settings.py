@@ -145,7 +145,7 @@ _IDEMPOTENCE = (
 
 
 def is_idempotent(settings: Settings) -> bool:
-    """Return whether no setting contradicts idempotence; an at-least-once producer is then idempotent (Java's rule)."""
+    """Return whether an at-least-once producer is idempotent: as set, or if no setting contradicts it (Java's rule)."""
     given = settings.get("enable.idempotence")
     return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
 

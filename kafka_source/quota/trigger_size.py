@@ -40,7 +40,7 @@ _OVER_FIXED = 1.25
 """The shortest trigger, as a multiple of its fixed part, because smaller micro-batches would hardly be faster."""
 
 _WAITED_SECONDS = 0.1
-"""After a wait for the trigger interval, Spark calls the source at most this time after a multiple of the interval."""
+"""After a wait, Spark calls the source at most this time after a multiple (since 1970) of the trigger interval."""
 
 
 @dataclass(frozen=True, slots=True)

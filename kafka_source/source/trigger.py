@@ -159,7 +159,7 @@ class Trigger:
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
         if not self._resolver.marks_steps_back:
-            # Plan no records of partitions that step back, because plans leave out records before the start offset.
+            # Plan no records before the checkpoint has the step back: plans leave out records before the start offset.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined, so other members may have read on.

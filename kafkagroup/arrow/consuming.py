@@ -283,8 +283,8 @@ class GroupStream(Stream):
 
     def _refusal(self, why: str) -> FencedError:
         return FencedError(
-            f"Since the batches of this transaction were returned, {why}, so another transaction of group "
-            f"{self._options.group_id} may contain their records. Nothing of this transaction is committed. Continue "
+            f"Since the batches of this transaction were returned, {why}, so another member of group "
+            f"{self._options.group_id} may write their records. Nothing of this transaction is committed. Continue "
             "to iterate: batches of partitions that this member still has are returned again.",
             code=ErrorCode.ILLEGAL_GENERATION,
         )

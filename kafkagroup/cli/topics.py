@@ -127,7 +127,7 @@ def peek(
     engine: EngineOption = Engine.AUTO,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show records of a topic in order of time.
+    """Show records of a topic in order of time, with keys, values, headers and the ids of Confluent's schemas.
 
     The command joins no group and commits no offset. --follow prints one line for each new record. A registry is used
     if --schema-registry or the setting schema.registry.url is given.

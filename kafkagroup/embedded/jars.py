@@ -107,7 +107,7 @@ def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = N
 
     Args:
         version: The version of Kafka.
-        on_progress: Called with each line about a download.
+        on_progress: Called with each line about a download. The lines are also logged at INFO.
 
     Raises:
         JavaError: No usable Java was found.
@@ -124,7 +124,7 @@ def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress
     Args:
         coordinates: Artifacts as `group:artifact:version`.
         transitive: Resolve the artifacts' runtime dependencies too.
-        on_progress: Called with each line about a download.
+        on_progress: Called with each line about a download. The lines are also logged at INFO.
 
     Returns:
         The jars, sorted by name.
@@ -143,7 +143,7 @@ def unpacked(coordinate: str, classifier: str, *, on_progress: Progress | None =
     Args:
         coordinate: The artifact as `group:artifact:version`.
         classifier: The classifier of one of the artifact's archives.
-        on_progress: Called with each line about a download.
+        on_progress: Called with each line about a download. The lines are also logged at INFO.
 
     Raises:
         ValueError: The coordinate is not `group:artifact:version`.

@@ -31,7 +31,7 @@ class SchemaRegistry:
     Args:
         port: The port on the loopback address; None: any free port.
         start_timeout: Seconds within which the registry must have started.
-        on_progress: Called with each line about the download (142 MB, once).
+        on_progress: Called with each line about the download (142 MB, once). The lines are also logged at INFO.
     """
 
     def __init__(

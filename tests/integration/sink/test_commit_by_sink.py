@@ -379,7 +379,7 @@ def test_the_record_is_renewed_once_it_is_old(kafka, topics, group):
     assert entries() == before
     lacking = replace(before[partition], metadata=before[partition].metadata.replace("1]", "2]"))
     client.run(commit_offsets(client, decided.member, {partition: lacking}, Deadline(30)))
-    with pytest.raises(InvalidConfigurationError, match=r"names 1 partitions .* about more"):
+    with pytest.raises(InvalidConfigurationError, match=r"names 1 partitions .* the decision had more"):
         record.decided(stream, "a plan", [partition])
 
 

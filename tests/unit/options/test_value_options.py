@@ -180,7 +180,7 @@ JSON_TEXT: dict[str, str | None] = {"value.format": "json", "schema.registry.url
             {"value.format": "binary"},
             r"registry\.url is for values with a schema: set value\.format to avro or protobuf",
         ),
-        ({**JSON_TEXT, "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas: nothing"),
+        ({**JSON_TEXT, "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas: no column is written"),
         ({"value.format": "json", "value.framing": "none"}, r"Remove schema\.registry\.url"),
         ({**JSON_TEXT, "value.framing": "confluent"}, r"schema\.registry\.url is missing"),
         ({**JSON_TEXT, "schema.registry.timeout.ms": "5"}, r"Remove schema\.registry\.timeout\.ms"),
