@@ -87,7 +87,7 @@ class CommonOptions:
         kinds.BYTE_RATE,
         "Byte-rate quota of all slots of a query together, or of all tasks of a sink. A read counts the bytes of "
         "fetch responses. A sink counts the bytes of keys and values before compression. A query over its quota is "
-        "throttled. The query does not fail and skips no records.",
+        "throttled; it does not fail and skips no records.",
         where=Where.ALL,
         units="bytes/s",
     )

@@ -215,8 +215,8 @@ class MemberDescription:
         partitions: The member's assignment, sorted.
         topics: The topics that the member subscribes to, sorted; empty while a classic group rebalances.
         rack: `client.rack`; None if it is not set or the group rebalances.
-        user_data: The user data of the member's subscription; None: no user data.
-        assigned_data: The user data of the member's assignment; None: no user data.
+        user_data: The subscription's user data; None: no user data.
+        assigned_data: The assignment's user data; None: no user data.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
         revoking: Partitions that the brokers have revoked, but that the member has not released yet (KIP-848). Brokers
             before 4.3 return none (KAFKA-20431).

@@ -78,7 +78,8 @@ def open_transaction(servers: str, transactional_id: str, topic: str, values: It
 def delete_before(kafka: EmbeddedKafka, topic: str, offsets: Mapping[int, int]) -> None:
     """Delete the records before an offset of each partition, as retention does."""
     asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-    for done in kafka.admin().delete_records(asked).values():
+    admin = kafka.admin()
+    for done in admin.delete_records(asked).values():
         done.result(30)
 
 

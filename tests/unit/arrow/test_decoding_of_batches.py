@@ -106,7 +106,7 @@ def test_keys_are_decoded_by_a_call_of_its_own(registry: RegistryServer) -> None
 
 
 def test_what_cannot_be_decoded_is_refused_with_what_is_missing(registry: RegistryServer) -> None:
-    with pytest.raises(InvalidConfigurationError, match="no column offset"):
+    with pytest.raises(InvalidConfigurationError, match="the batch has no offset"):
         list(decode_values([batch(GOOD).drop_columns(["offset"])], {"url": registry.url}, schema_id=2))
     with pytest.raises(InvalidConfigurationError, match="does not have"):
         list(decode_values([], {"url": registry.url}, schema_id=99))

@@ -226,8 +226,8 @@ def test_clocks(newest: float | None, state: str) -> None:
         ({}, "ok", "the native engine serves"),
         ({"python": "3.11.2"}, "ok", "Python 3.11.2"),
         ({"python": "3.12.2"}, "fail", "Python is 3.12 in the executor and 3.11 in the driver"),
-        ({"kafkagroup": "0.0.9"}, "fail", "kafkagroup is 0.0.9 there"),
-        ({"native": None}, "warn", "kafkagroup-native is not installed there"),
+        ({"kafkagroup": "0.0.9"}, "fail", "kafkagroup is 0.0.9 in the executor"),
+        ({"native": None}, "warn", "kafkagroup-native is not installed in the executor"),
         ({"native_problem": "its version is 0.0.9"}, "fail", "its version is 0.0.9"),
     ],
 )
