@@ -2,7 +2,7 @@
 
     python -m tests.apps.memory_app FOLDER MASTER '{"kafka.bootstrap.servers": …}'
 
-The topics `bytes-1000`, `bytes-100000`, `bytes-15000000` and `copies` exist. It prints a line for each step.
+Its topics exist: `copies`, and `bytes-` with each size. It prints a line for each step.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from pyspark.sql import SparkSession
 from tests.apps.streaming_app import session
 
 # The bytes of a record, and the number of records.
-SIZES = {1_000: 400_000, 100_000: 4_000, 15_000_000: 24}
+SIZES = {1_000: 400_000, 100_000: 4_000, 1_000_000: 400, 15_000_000: 24}
 
 
 def main(folder: str, master: str, source: str) -> None:
     spark, options = session(master), json.loads(source)
     for size, count in SIZES.items():
         topic = f"bytes-{size}"
+        # docs/tuning.md: a batch of rows of at most 8 MB.
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", max(1, 8_000_000 // size))
         write(spark, options, topic, size, count)
         reader = spark.read.format("kafkagroup").options(**options, subscribe=topic)
         print("read", topic, reader.load().selectExpr("sum(length(value))").collect()[0][0], flush=True)

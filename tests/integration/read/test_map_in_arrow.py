@@ -313,10 +313,7 @@ def keeps(batches):
     [
         (returns_nothing, "returned NoneType, and not an iterator of pyarrow.RecordBatch"),
         (wrong_types, "returned the column size as binary, but the schema has int32"),
-        (
-            too_many_columns,
-            "has returned the columns key, value, topic, partition, offset, timestamp, timestampType, but",
-        ),
+        (too_many_columns, "returned the columns key, value, topic, partition, offset, timestamp, timestampType, but"),
         (leaves, "has failed with SystemExit; its last batch had the offsets"),
         (sleeps, None),
         (forks, None),

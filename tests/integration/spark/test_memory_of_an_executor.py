@@ -10,8 +10,8 @@ from tests.apps.memory_app import SIZES
 from tests.apps.process import spark_app
 
 CORES, HEAP = 2, 1024
-# docs/tuning.md: outside the heap, and where the address space is limited, in MiB a core.
-OVERHEAD, ADDRESS_SPACE = 256, 512
+# docs/tuning.md, in MiB: outside the heap if tasks read and write, and the limit of the workers' address space.
+OVERHEAD, ADDRESS_SPACE = 384 + 2 * CORES * 256, CORES * 512
 MASTER = f"local-cluster[1,{CORES},{HEAP}]"
 
 pytestmark = [pytest.mark.long, pytest.mark.requires_native, pytest.mark.timeout(900)]
@@ -36,15 +36,15 @@ def run(app):
 
 @pytest.mark.skipif(reason_against_memory_limits() is not None, reason=str(reason_against_memory_limits()))
 def test_the_overhead_of_the_page_is_enough_beside_a_full_heap(tmp_path, options):
-    with MemoryLimit(HEAP + CORES * OVERHEAD) as limit:
+    with MemoryLimit(HEAP + OVERHEAD) as limit:
         home = limit.java_home(tmp_path / "java", f"-Xms{HEAP}m", "-XX:+AlwaysPreTouch")
         with spark_app("memory_app", tmp_path, MASTER, options, environment={"JAVA_HOME": str(home)}) as app:
             run(app)
-        print(f"peak {limit.peak} of {HEAP + CORES * OVERHEAD} MiB")
+        print(f"peak {limit.peak} of {HEAP + OVERHEAD} MiB")
         assert limit.kills == 0
 
 
 def test_the_address_space_of_the_page_is_enough(tmp_path, options):
-    conf = {"spark.executor.pyspark.memory": f"{CORES * ADDRESS_SPACE}m"}
+    conf = {"spark.executor.pyspark.memory": f"{ADDRESS_SPACE}m"}
     with spark_app("memory_app", tmp_path, MASTER, options, conf=conf) as app:
         run(app)
