@@ -1,4 +1,4 @@
-"""The columns that the options of a read select (`includeHeaders`, `redundant.emit`, `string`), with Spark's types."""
+"""The columns of a read with Spark's types, by the options `includeHeaders`, `redundant.emit` and `string`."""
 
 from __future__ import annotations
 

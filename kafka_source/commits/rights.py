@@ -104,7 +104,7 @@ class Renewal:
     Attributes:
         group: The group whose offsets are committed.
         right: The id of the batch's right, see `Right`.
-        ranges: The first offset of the batch and the next offset after it, by partition.
+        ranges: The first offset of the batch and the next offset after the batch, by partition.
         stream: The stream's id; offsets with this id in their metadata are the stream's own commits. None: a batch.
         rewinds: The id of the group's last rewind before the plan, by partition.
     """

@@ -157,7 +157,7 @@ class Membership(ABC):
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Let the slots rejoin only by calls in this context manager; first wait until no join or leave is running."""
+        """Within this context, no slot rejoins by itself. First wait until no join or leave is running."""
         self._client.run(self._begin_call())
         try:
             yield

@@ -215,7 +215,7 @@ class RequestConnection:
         self._sent_at = time.monotonic()
 
     def receive_response(self, buffer: bytearray) -> tuple[bytearray, int]:
-        """Return the response to the last `send_request`: its buffer, `buffer` or a larger one, and its size.
+        """Return the response to the last `send_request`, as a buffer and a size; `buffer` if it is large enough.
 
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.

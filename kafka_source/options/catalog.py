@@ -197,9 +197,9 @@ class ReadOptions(ValueOptions):
     data_loss_patience_ms: int = option(
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
-        "The time before the query reports a [loss](reading.md#data-loss) if a log ends before offsets that were read "
-        "or planned, or if a topic is unknown. A task waits at most `kafkaConsumer.pollTimeoutMs`. A loss is reported "
-        "immediately if leader epochs prove it, or if the offset has no epoch.",
+        "If a log ends before offsets that were read or planned, or a topic is unknown, the query waits this long, "
+        "and then reports a [loss](reading.md#data-loss). A task waits at most `kafkaConsumer.pollTimeoutMs`. A loss "
+        "is reported immediately if leader epochs prove it, or if the offset has no epoch.",
         default=30_000,
         units="ms",
     )

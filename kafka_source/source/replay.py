@@ -1,4 +1,4 @@
-"""Batches that Spark has finished without reading them, and batches that Spark's own Kafka source has planned.
+"""Batches that Spark has marked as finished without a read, and batches that Spark's own Kafka source has planned.
 
 The commit policy (`commits`) decides which ranges a replay of kafkagroup's own batches reads.
 

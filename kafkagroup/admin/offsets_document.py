@@ -81,7 +81,7 @@ class OffsetsDocument:
         """Parse the output of `kafka-consumer-groups.sh --export`: TOPIC,PARTITION,OFFSET, or GROUP,TOPIC,….
 
         Args:
-            text: The text, which has no ids of the cluster and of topics to check.
+            text: The text. It has no cluster id and no topic ids, so these are not compared.
             group: The group whose offsets are returned; None: the text's only group.
 
         Raises:

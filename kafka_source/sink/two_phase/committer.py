@@ -215,7 +215,7 @@ class TwoPhaseCommit:
 
         Raises:
             LostTransactionsError: A transaction exceeded kafka.transaction.timeout.ms, or another query uses the
-                prefix. Before the decision nothing is lost; after the decision, records of these transactions are lost.
+                prefix. If this happens after the decision, records of these transactions are lost.
             FencedError: Another driver has begun a batch, the source's group has replaced a member, or the batch is
                 refused. Nothing is decided.
             NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.

@@ -65,7 +65,7 @@ pub enum Value {
     Instant(Instant),
     Message(Message),
     Group(Message),
-    /// A message that becomes a text of JSON at the end of its record, when all its pieces are read.
+    /// A message that becomes a text of JSON when all pieces of its record have been read.
     Json(MessageDescriptor),
 }
 
