@@ -264,8 +264,11 @@ class AsMembers(KeptOffsets):
             self._committer, self._transactional = None, False
         if not has_looked:
             check_one_topic(offsets)
-        self._late.add(offsets, time.monotonic())
-        self._members.commit(by_slot, has_looked=has_looked)
+        try:
+            self._members.commit(by_slot, has_looked=has_looked)
+        finally:
+            # A process may be suspended before the request, so the time begins with its end.
+            self._late.add(offsets, time.monotonic())
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as `commit` does, and wait for a coordinator that is unreachable or is loading the group.

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
+from kafka_source.commits import as_members
 from kafka_source.commits.by_driver import ByDriver
 from kafka_source.commits.by_program import ByProgram
 from kafka_source.commits.by_sink import BySink
@@ -91,6 +93,7 @@ class Membership:
         self.rebalance: str | None = None
         self.problem: KafkaGroupError | None = None
         self.deleted: str | None = None
+        self.clock, self.suspended = 0.0, 0.0
         self.owns(MEMBER, MEMBER.partitions)
 
     def owns(self, member: SlotCredentials, partitions: tuple[TopicPartition, ...]) -> None:
@@ -128,6 +131,7 @@ class Membership:
         return {tp: self.committed[tp] for tp in partitions if tp in self.committed}
 
     def commit(self, by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]], *, has_looked: bool) -> None:
+        self.clock, self.suspended = self.clock + self.suspended, 0.0
         if self.problem is not None:
             raise self.problem
         for part in by_slot.values():
@@ -295,6 +299,21 @@ def test_a_commit_of_a_task_that_comes_late_is_repaired(membership: Membership) 
         owner.commit({A: offset})
     membership.committed |= late
     owner.finish({A: 9})
+    assert offsets(membership) == {A: 9}
+
+
+def test_a_late_commit_is_repaired_after_a_suspension(membership: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(as_members, "time", SimpleNamespace(monotonic=lambda: membership.clock))
+    owner = owner_of(ByDriver)
+    owner.rejoin_if_due()
+    # The process is suspended before the first request for longer than a request may take.
+    membership.suspended = 100.0
+    owner.commit({A: 5})
+    late = {A: membership.committed[A]}
+    owner.commit({A: 9})
+    membership.committed |= late
+    membership.clock += 2.0
+    owner.commit({A: 9})
     assert offsets(membership) == {A: 9}
 
 
