@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 from pathlib import Path
-from types import TracebackType
 
 # The memory controller of version 1 has a folder of its own; version 2 has all controllers in one folder.
 _FOLDERS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
@@ -43,9 +42,7 @@ class MemoryLimit:
         (self._folder / _LIMIT[self._version]).write_text(f"{self._megabytes}M")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._folder.rmdir()
 
     @property

@@ -23,16 +23,21 @@ def main(folder: str, master: str, source: str) -> None:
     spark, options = session(master), json.loads(source)
     for size, count in SIZES.items():
         topic = f"bytes-{size}"
-        # docs/tuning.md: a batch of rows of at most 8 MB.
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", max(1, 8_000_000 // size))
+        limit_batches(spark, size)
         write(spark, options, topic, size, count)
         reader = spark.read.format("kafkagroup").options(**options, subscribe=topic)
         print("read", topic, reader.load().selectExpr("sum(length(value))").collect()[0][0], flush=True)
         fields = reader.option("value.format", "json").option("value.schema", "text string").load()
         print("json", topic, fields.selectExpr("sum(length(value.text))").collect()[0][0], flush=True)
+    limit_batches(spark, min(SIZES))
     copy(spark, options, folder)
     spark.stop()
     print("stopped", flush=True)
+
+
+def limit_batches(spark: SparkSession, size: int) -> None:
+    """Let a batch of rows of this size have at most 8 MB, as docs/tuning.md says."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", max(1, 8_000_000 // size))
 
 
 def write(spark: SparkSession, options: Mapping[str, str], topic: str, size: int, count: int) -> None:
@@ -52,7 +57,8 @@ def copy(spark: SparkSession, options: Mapping[str, str], folder: str) -> None:
     writer = records.select("value").writeStream.format("kafkagroup").options(**options, **sink)
     query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
     query.awaitTermination()
-    print("copied", sum(progress.numInputRows for progress in query.recentProgress), flush=True)
+    copies = spark.read.format("kafkagroup").options(**options, subscribe="copies").load()
+    print("copied", copies.where("value IS NOT NULL").count(), flush=True)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,9 @@ def run(app):
     assert f"copied {SIZES[1000]}" in lines, lines
 
 
-@pytest.mark.skipif(reason_against_memory_limits() is not None, reason=str(reason_against_memory_limits()))
 def test_the_overhead_of_the_page_is_enough_beside_a_full_heap(tmp_path, options):
+    if reason := reason_against_memory_limits():
+        pytest.skip(reason)
     with MemoryLimit(HEAP + OVERHEAD) as limit:
         home = limit.java_home(tmp_path / "java", f"-Xms{HEAP}m", "-XX:+AlwaysPreTouch")
         with spark_app("memory_app", tmp_path, MASTER, options, environment={"JAVA_HOME": str(home)}) as app:
