@@ -123,14 +123,15 @@ def rewind_running_group(
             f"Group {group}: {len(named)} partitions are too many for one commit, and a rewind is all or nothing. "
             "Rewind them in several calls, for example by topic."
         )
-    if isinstance(offsets, Mapping):
-        with closing(Cluster(settings)) as cluster:
-            _check_exist(cluster, group, offsets)
-        aim = _to_offsets(offsets)
-    else:
-        aim = _to_target(settings, offsets, partitions)
     with closing(KafkaClient(settings, client_id=strategies.CLIENT_ID)) as client:
-        return _rewind(client, group, named, aim, rewind_id, Deadline(timeout))
+        # Described before the offsets are checked, because they are offsets of these topics.
+        topics = client.run(_describe_topics(client, named, Deadline(_DESCRIBE_SECONDS)))
+        if isinstance(offsets, Mapping):
+            _check_exist(Cluster(settings, client=client), group, offsets)
+            aim = _to_offsets(offsets)
+        else:
+            aim = _to_target(settings, offsets, partitions)
+        return _rewind(client, group, named, aim, topics, rewind_id, Deadline(timeout))
 
 
 def _entries(
@@ -140,10 +141,10 @@ def _entries(
 
 
 async def _describe_topics(
-    client: KafkaClient, partitions: Collection[TopicPartition]
+    client: KafkaClient, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> tuple[Mapping[str, str], str | None]:
     """Return the id of each topic, if the brokers have topic ids, and the cluster's id."""
-    names, deadline = frozenset(tp.topic for tp in partitions), Deadline(_LOOK_UP_SECONDS)
+    names = frozenset(tp.topic for tp in partitions)
     snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
     ids = {name: topic.id_text for name, topic in snapshot.topics.items() if topic.id_text is not None}
     return ids, snapshot.cluster_id
@@ -216,11 +217,11 @@ def _rewind(
     group: str,
     partitions: Collection[TopicPartition],
     aim: _Aim,
+    topics: tuple[Mapping[str, str], str | None],
     rewind_id: str,
     deadline: Deadline,
 ) -> RunningRewind:
     described = client.run(_describe(client, group))
-    topics = client.run(_describe_topics(client, partitions))
     # The coordinator expects no request during JoinGroup. This member's own rebalance timeout must not end the wait.
     settings = MemberSettings(
         group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
@@ -231,7 +232,7 @@ def _rewind(
         client.run(_join(client, member, described, deadline), deadline.seconds + _DESCRIBE_SECONDS)
         found = client.run(fetch_entries(client, group, partitions, Deadline(_COMMIT_SECONDS)))
         before = {tp: entry.offset for tp, entry in found.items()}
-        if client.run(_describe_topics(client, partitions)) != topics:
+        if client.run(_describe_topics(client, partitions, Deadline(_LOOK_UP_SECONDS))) != topics:
             raise ApplicationRecoverableError(
                 f"Group {group} was not rewound: one of the topics {', '.join(sorted(topics[0]))} was created again "
                 "while the members finished their micro-batches. Nothing was changed. Rewind it again."

@@ -21,7 +21,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
 from kafkagroup import pinned
-from kafkagroup.admin import Groups, RunningRewind, rewind_running_group
+from kafkagroup.admin import Groups, RunningRewind, rewind_running_group, running_group
 from tests.support.memberships import leave
 from tests.support.queries import Job, Pipe
 from tests.support.records import create_again, produce, reader
@@ -247,17 +247,25 @@ def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, gro
         rewinding.result(60)
 
 
+@pytest.mark.parametrize("at_check", [False, True])
 def test_the_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_set(
-    kafka, settings, groups, members, topic, group
+    kafka, settings, groups, members, topic, group, monkeypatch, at_check
 ):
     name = topic("again", partitions=1, records=COUNT)
+
+    def create_it_again(*_):
+        kafka.delete_topic(name)
+        create_again(kafka, name, 1)
+
+    if at_check:
+        monkeypatch.setattr(running_group, "_check_exist", create_it_again)
     reading = members.make(name, slots=1)
     reading.join(30)
     with ThreadPoolExecutor(1) as pool:
         rewinding = pool.submit(rewind_running_group, settings, group, {TopicPartition(name, 0): 2}, timeout=60)
         wait_until(reading.rebalance_needed, "the program to join")
-        kafka.delete_topic(name)
-        create_again(kafka, name, 1)
+        if not at_check:
+            create_it_again()
         reading.rejoin(60)
         with pytest.raises(ApplicationRecoverableError, match="created again"):
             rewinding.result(60)
