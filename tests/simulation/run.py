@@ -79,6 +79,8 @@ class Run:
             self.checks.look_at_story()
             return
         self._stop_batches()
+        # A late commit may have set the group back meanwhile.
+        world.run(world.now + self._quiet_within, done=self.checks.is_done)
         if self.scenario.runs_tasks:
             for worker in self._faults.held:
                 world.after(world.random.uniform(0, _LATE_ATTEMPTS / 3), worker.thaw)
