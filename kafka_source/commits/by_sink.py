@@ -63,13 +63,11 @@ class BySink(CommitPolicy):
         """Return the rule: after the sink's first decision, the query continues at the group's offset."""
         return group_or_own if start.by_sink and start.stream is not None else max_offset
 
-    def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
-        """Write the stream's first decision record, or repeat an old record before it expires."""
-        self._record.keep(stream or "", partitions)
-
-    def renew_record(self) -> None:
-        """Write the record again with the next batch."""
-        self._record.renew()
+    def keep_record(
+        self, stream: str | None, partitions: Collection[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Write the stream's first decision record, or repeat the record; see `DecisionRecord.keep`."""
+        self._record.keep(stream or "", partitions, topic_ids)
 
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """If the sink has committed nothing, warn, and refuse to plan a second micro-batch.

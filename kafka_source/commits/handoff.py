@@ -310,32 +310,33 @@ class DecisionRecord:
         self, client: KafkaClient, group: str, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._client, self._group, self._seconds, self._clock = client, group, seconds, clock
-        self._kept_at: float | None = None
+        # The time of the last write, and the topics at that time, with their known ids.
+        self._kept: tuple[float, dict[str, str | None]] | None = None
 
     def name(self, stream: str) -> str:
         """Return the name of the record's group."""
         return READ_BY.of(self._group, stream)
 
-    def keep(self, stream: str, partitions: Collection[TopicPartition]) -> None:
-        """Write a stream's first record, or repeat an old record before brokers discard its offsets.
+    def keep(self, stream: str, partitions: Collection[TopicPartition], topic_ids: Mapping[str, str]) -> None:
+        """Write a stream's first record, or repeat the record before brokers discard it, or after its topics changed.
+
+        With a topic, brokers delete the topic's part of the record.
 
         Args:
             stream: The stream's id.
             partitions: The partitions in which the first record may be written.
+            topic_ids: The known ids of their topics.
 
         Raises:
             AuthenticationError: This user may not commit in the record's group.
             KafkaGroupError: The coordinator does not answer in time.
         """
-        if self._kept_at is not None and self._clock() - self._kept_at < RENEW_SECONDS:
+        topics = {tp.topic: topic_ids.get(tp.topic) for tp in partitions}
+        if self._kept is not None and self._kept[1] == topics and self._clock() - self._kept[0] < RENEW_SECONDS:
             return
         with self._rights(stream):
             if self._client.run(self._renew(stream, partitions, Deadline(self._seconds))):
-                self._kept_at = self._clock()
-
-    def renew(self) -> None:
-        """Make the next `keep` write again."""
-        self._kept_at = None
+                self._kept = self._clock(), topics
 
     async def _renew(self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
         no_member = SlotCredentials.without_membership(self.name(stream))

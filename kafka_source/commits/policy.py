@@ -130,11 +130,16 @@ class CommitPolicy:
         """Return the rule by which a query with this offset in its checkpoint continues."""
         return max_offset
 
-    def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
-        """Keep the record for a replay of the stream's next batch, which reads these partitions."""
+    def keep_record(
+        self, stream: str | None, partitions: Collection[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Keep the record for a replay of the stream's next batch, which reads these partitions.
 
-    def renew_record(self) -> None:
-        """Make the next `keep_record` write again, because a deleted topic has lost its part of the record."""
+        Args:
+            stream: The stream's id.
+            partitions: The partitions.
+            topic_ids: The known ids of their topics.
+        """
 
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Check that a finished batch of this process was committed.

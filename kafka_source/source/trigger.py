@@ -151,7 +151,8 @@ class Trigger:
         # halt.
         self._standstill.look()
         known, owned, leaderless = scope.start, scope.owned, scope.leaderless
-        self._policy.keep_record(self._positions.stream, scope.partitions)
+        topic_ids = self._topics.ids({tp.topic for tp in scope.partitions})
+        self._policy.keep_record(self._positions.stream, scope.partitions, topic_ids)
         settled = self._resolver.settle(scope)
         starts, latest = settled.starts, settled.latest
         if not start.partitions:
@@ -429,7 +430,6 @@ class Trigger:
         checked = self._topics.check(offset, self._cluster.cluster_id())
         if checked.newly_lost:
             self._positions.forget_topics(checked.newly_lost)
-            self._policy.renew_record()
         self._positions.learn(checked.start)
         return checked.start
 

@@ -587,12 +587,15 @@ MUTATIONS = (
     Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
     Mutation(
         "keep no record where a topic was created again",
-        (by_sink.BySink, "renew_record"),
-        lambda _: lambda self: None,
+        (by_sink.BySink, "keep_record"),
+        lambda right: lambda self, stream, partitions, _: right(self, stream, partitions, {}),
         of_sink=True,
     ),
     Mutation(
-        "ignore the ranges of a decision", (by_sink, "only_decided"), lambda _: lambda planned, decided: list(planned)
+        "ignore the ranges of a decision",
+        (by_sink, "only_decided"),
+        lambda _: lambda planned, decided: list(planned),
+        of_sink=True,
     ),
     Mutation("compare no topic ids", (topic_tracker, "is_recreated"), lambda _: lambda before, now: False),
     Mutation(

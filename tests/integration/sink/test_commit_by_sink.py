@@ -360,7 +360,7 @@ def test_the_record_is_renewed_once_it_is_old(kafka, topics, group):
         return client.run(fetch_all_committed(client, record.name(stream), Deadline(30)))
 
     assert record.decided(stream, "a plan", [partition]) is None
-    record.keep(stream, [partition])
+    record.keep(stream, [partition], {})
     assert record.decided(stream, "a plan", [partition]) == {}
     handoff = Handoff(SlotCredentials(group, 1, "m", None), {partition: (3, 7)}, stream, "a plan")
     ((decided),) = record_of(group, [handoff])
@@ -368,14 +368,13 @@ def test_the_record_is_renewed_once_it_is_old(kafka, topics, group):
     assert record.decided(stream, "a plan", [partition]) == {partition: (3, 7)}
     before = entries()
     Groups(settings).delete(record.name(stream))
-    record.keep(stream, [partition])
+    record.keep(stream, [partition], {})
     assert entries() == {}
-    record.renew()
-    record.keep(stream, [partition])
+    record.keep(stream, [partition], {partition.topic: "created again"})
     assert record.decided(stream, "a plan", [partition]) == {}
     now[0] += RENEW_SECONDS
     client.run(commit_offsets(client, decided.member, decided.offsets, Deadline(30)))
-    record.keep(stream, [partition])
+    record.keep(stream, [partition], {partition.topic: "created again"})
     assert entries() == before
     lacking = replace(before[partition], metadata=before[partition].metadata.replace("1]", "2]"))
     client.run(commit_offsets(client, decided.member, {partition: lacking}, Deadline(30)))
