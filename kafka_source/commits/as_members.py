@@ -34,7 +34,6 @@ from kafka_source.model.commits import CommitOffset, check_one_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
 from kafka_source.options import ReadOptions
-from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.transactions.offset_committer import (
     TransactionalCommitter,
@@ -72,8 +71,8 @@ class AsMembers(KeptOffsets):
         members: Membership,
         owned: Callable[[], OwnedPartitions],
     ) -> None:
-        super().__init__(policy, known)
-        self._group, self._members, self._owned = options.group_id or "", members, owned
+        super().__init__(options.group_id, policy, known)
+        self._members, self._owned = members, owned
         self._all_copies = options.redundant_emit == "all"
         self._stops = options.group_on_lost == "stop"
         self._settings = options.settings
@@ -101,35 +100,6 @@ class AsMembers(KeptOffsets):
             if self._transactional and commits
             else None
         )
-
-    def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
-        """Commit the offsets that the group does not have; return False if another attempt may commit them.
-
-        With `commit.transactional` one transaction has all partitions. Members that the group has removed commit
-        nothing; the new owners of their partitions read again from the last commit on (at least once).
-
-        Raises:
-            FencedError: The group has removed the members.
-            InvalidConfigurationError: The coordinator refuses the commit, and would refuse a retry.
-        """
-        try:
-            offsets = self._not_committed(finished)
-            began = time.monotonic()
-            committed = self._commit_existing(offsets)
-        except FencedError:
-            self._count_failure()
-            raise
-        except InvalidConfigurationError:
-            raise
-        except KafkaGroupError as error:
-            self._count_failure()
-            log.warning("commit group=%s failed, the next micro-batch retries: %s", self._group, error)
-            return False
-        if committed:
-            self._count_commit(began)
-            failpoint("offsets-committed")
-        self._known.as_committed(committed)
-        return True
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
         """Commit these offsets; arguments as in `Offsets`.
@@ -163,18 +133,20 @@ class AsMembers(KeptOffsets):
                 if not self._members.ask_for_newer_credentials(used):
                     raise
 
-    def expect_late(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Record the commits of finished batches that the coordinator may handle after later commits."""
+    def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
+        """Commit the finished offsets; see `Offsets`.
+
+        With `commit.transactional` one transaction has all partitions. Members that the group has removed commit
+        nothing; the new owners of their partitions read again from the last commit on (at least once).
+        """
+        has_committed = super().finish(finished)
         if not self._transactional and finished != self._finished and (late := self._policy.may_come_late(finished)):
             self._late.add(self._known.with_notes(late), time.monotonic())
         self._finished = finished
+        return has_committed
 
-    def repair_set_back(self, *, now: bool) -> None:
-        """Commit again where a late commit without a transaction has set the group back; other clients' commits stay.
-
-        Args:
-            now: Check regardless of the time of the last check.
-        """
+    def check_late(self, *, now: bool) -> None:
+        """Commit again where a late commit has set the group back; see `Offsets`."""
         if self._transactional:
             return
         self._owned()
@@ -210,10 +182,8 @@ class AsMembers(KeptOffsets):
         if self._committer is not None:
             self._committer.close()
 
-    def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Commit these offsets, except in deleted topics, which the group refuses; return the committed offsets."""
-        if not offsets:
-            return {}
+    def _send(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        # The group refuses offsets of deleted topics.
         try:
             self.commit(offsets)
             return offsets
@@ -229,15 +199,13 @@ class AsMembers(KeptOffsets):
                 log.warning("commit group=%s topic=%s left out: the topic does not exist", self._group, topic)
         return committed
 
-    def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the part of `finished` that the driver has to commit."""
-        due = self._policy.before_plan(finished)
-        missing = self._known.missing({tp: end for tp, end in due.items() if self._commits_of(tp)})
-        if not missing:
-            return {}
+    def _committable(self, due: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {tp: end for tp, end in due.items() if self._commits_of(tp)}
+
+    def _compared(self, missing: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         joins = self._owned().joins
         if joins != self._compared_join:
-            missing = self._known.not_behind(missing, self.committed(sorted(missing)))
+            missing = self._not_behind(missing, missing)
             self._compared_join = joins
         return missing
 
@@ -270,7 +238,7 @@ class AsMembers(KeptOffsets):
             # A process may be suspended before the request, so the time begins with its end.
             self._late.add(offsets, time.monotonic())
 
-    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _send_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as `commit` does, and wait for a coordinator that is unreachable or is loading the group.
 
         Raises:
@@ -284,9 +252,8 @@ class AsMembers(KeptOffsets):
                 raise
             self._members.ask()
             raise SlotsRemovedError(str(error)) from error
-        self._known.as_committed(offsets)
 
-    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+    def _fetch(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         return self._members.committed_entries(partitions)
 
     def _transactional_id(self, partitions: Collection[TopicPartition]) -> str:

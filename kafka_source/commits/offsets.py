@@ -1,10 +1,12 @@
 """The offsets of a read's group: the driver fetches them, and commits the offsets that the commit policy chooses.
 
-`without_members` has the commits of queries with `assign`, and `as_members` those of members.
+`KeptOffsets` decides what to commit. `without_members` sends the commits of queries with `assign`, and `as_members`
+those of members; `kept_offsets` chooses between them.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,8 +15,12 @@ from typing import Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.commits.policy import CommitPolicy
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.driver_figures import Commit
+from kafka_source.runtime.failpoints import failpoint
+
+log = logging.getLogger(__name__)
 
 # The number of commits that are kept until the query's progress shows them.
 _MAX_COMMITS = 32
@@ -59,6 +65,28 @@ class Offsets:
     keeps = False
     """Whether the group's offsets are kept; see `CommitPolicy`."""
 
+    def begin_generation(self) -> None:
+        """Commit in a new generation of the group from now on."""
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
+        """Commit the offsets that the policy chooses and the group lacks; return False if another attempt may succeed.
+
+        Args:
+            finished: The next offsets to read; all records before these offsets are durable.
+
+        Raises:
+            FencedError: Other members own the partitions.
+            InvalidConfigurationError: The coordinator refuses the commit, and would refuse a retry.
+        """
+        return True
+
+    def check_late(self, *, now: bool) -> None:
+        """Commit again where a late commit without a transaction has set the group back; other clients' commits stay.
+
+        Args:
+            now: Check regardless of the time of the last check.
+        """
+
     def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
         """Commit these offsets now, or raise the error; only for members of a group.
 
@@ -85,6 +113,10 @@ class Offsets:
         """
         return {}
 
+    def of_group(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the group's offsets without a wait for open transactions, also before the query is a member."""
+        return {}
+
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
         """Record the ids of the topics that are read, and their cluster's id, before `committed` is called."""
 
@@ -101,28 +133,59 @@ class Offsets:
 
 
 class KeptOffsets(Offsets, ABC):
-    """The common base class of `AsMembers` and `WithoutMembers`."""
+    """The common base class of `AsMembers` and `WithoutMembers`: a subclass fetches and sends a group's offsets.
 
-    def __init__(self, policy: CommitPolicy, known: ReadPositions) -> None:
+    Args:
+        group: The group's id.
+        policy: The query's commit policy.
+        known: The positions of the query's partitions.
+    """
+
+    def __init__(self, group: str | None, policy: CommitPolicy, known: ReadPositions) -> None:
         self.keeps = policy.keeps
-        self._policy, self._known = policy, known
+        self._group, self._policy, self._known = group or "", policy, known
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
         self._failures = 0
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
+        """Commit the offsets that the policy chooses; see `Offsets`."""
+        try:
+            missing = self._not_committed(finished)
+            began = time.monotonic()
+            committed = self._send(missing) if missing else {}
+        except FencedError:
+            self._failures += 1
+            raise
+        except InvalidConfigurationError:
+            raise
+        except KafkaGroupError as error:
+            self._failures += 1
+            log.warning("commit group=%s failed, the next micro-batch retries: %s", self._group, error)
+            return False
+        if committed:
+            self._done.append(Commit(round(time.time() * 1000), round((time.monotonic() - began) * 1000, 1)))
+            failpoint("offsets-committed")
+        self._known.as_committed(committed)
+        return True
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `Offsets`."""
         if self.keeps and starts:
-            self._commit_patiently(starts)
+            self._set(starts)
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back; see `Offsets`."""
         lowered = not_below(starts, self.committed(sorted(starts))) if self.keeps else {}
         if lowered:
-            self._commit_patiently(lowered)
+            self._set(lowered)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return the group's committed offsets; see `Offsets`."""
-        return self._known.of_these_topics(self._entries(partitions))
+        return self._known.of_these_topics(self._fetch(partitions))
+
+    def of_group(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the group's offsets, also of other topics of these names; see `Offsets`."""
+        return {tp: entry.offset for tp, entry in self._fetch(sorted(partitions)).items()}
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
         """Note the ids of topics; see `Offsets`."""
@@ -139,20 +202,40 @@ class KeptOffsets(Offsets, ABC):
         self._failures = 0
         return taken
 
-    @abstractmethod
-    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's entries; wait for open transactions that commit offsets."""
+    def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the part of `finished` that the driver has to commit."""
+        missing = self._known.missing(self._committable(self._policy.before_plan(finished)))
+        return self._compared(missing) if missing else {}
+
+    def _not_behind(
+        self, missing: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return `missing` without the offsets that would set the group back in these partitions."""
+        return self._known.not_behind(missing, self.committed(sorted(partitions)) if partitions else {})
+
+    def _set(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._send_patiently(offsets)
+        self._known.as_committed(offsets)
+
+    def _committable(self, due: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the offsets of partitions in which this query may commit."""
+        return due
 
     @abstractmethod
-    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _compared(self, missing: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return `missing` without offsets that would set the group back; fetch the group's offsets if necessary."""
+
+    @abstractmethod
+    def _fetch(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return the group's offsets; wait for open transactions that commit offsets."""
+
+    @abstractmethod
+    def _send(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Commit these offsets, and return the committed ones; deleted topics may be left out."""
+
+    @abstractmethod
+    def _send_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit, and wait for a coordinator that is unreachable or is loading the group."""
-
-    def _count_commit(self, began: float) -> None:
-        """Count a commit that began at this time of the monotonic clock, and has just succeeded."""
-        self._done.append(Commit(round(time.time() * 1000), round((time.monotonic() - began) * 1000, 1)))
-
-    def _count_failure(self) -> None:
-        self._failures += 1
 
 
 def not_below(

@@ -6,7 +6,6 @@ The coordinator accepts commits without a member id only while the group has no 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 
 from assignors.model import TopicPartition
@@ -28,47 +27,23 @@ class WithoutMembers(KeptOffsets):
     """The offsets of a query with `assign` and a group."""
 
     def __init__(self, options: ReadOptions, policy: CommitPolicy, known: ReadPositions) -> None:
-        if options.group_id is None:
-            raise ValueError("the query has no group")
-        super().__init__(policy, known)
-        self._group = options.group_id
+        super().__init__(options.group_id, policy, known)
         self._patience = options.coordinator_timeout_ms / 1000
         self._client = cached_client(options.settings, "commit")
         self._has_checked = False
 
-    def check_has_no_members(self) -> None:
-        """Check once that the coordinator accepts commits; raises InvalidConfigurationError."""
-        if self._has_checked or not self.keeps:
-            return
-        found = self._client.run(describe(self._client, self._group, Deadline(self._patience)))
-        if found.members:
-            raise InvalidConfigurationError(
-                f"Group {self._group} has {len(found.members)} members, so a query with assign cannot commit its "
-                "offsets. Stop the members, use subscribe to share the partitions with them, or give the query a group "
-                "of its own. With group.membership=false kafka.group.id is only a label, as in Spark's own source."
-            )
-        self._has_checked = True
+    def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
+        """Commit the finished offsets, and repeat older commits before they expire; see `Offsets`.
 
-    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets that the group lacks; raises FencedError if the group has members now."""
-        missing = self._known.missing(self._policy.before_plan(finished))
-        if not missing:
-            return
-        try:
-            # A rewind, or a commit that this driver does not know, takes precedence.
-            missing = self._known.not_behind(missing, self._unknown_entries(missing))
-            if not missing:
-                return
-            began = time.monotonic()
-            self._commit(missing, _COMMIT_SECONDS)
-            self._count_commit(began)
-        except (FencedError, InvalidConfigurationError):
-            raise
-        except KafkaGroupError as error:
-            self._count_failure()
-            log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
+        Raises:
+            InvalidConfigurationError: The group has members when the query starts.
+            FencedError: Members have joined the group since the start.
+        """
+        has_committed = super().finish(finished)
+        self._repeat_old()
+        return has_committed
 
-    def repeat_old(self) -> None:
+    def _repeat_old(self) -> None:
         """Repeat commits that are old, as Java's auto commit does.
 
         Brokers delete the offsets of an idle partition a few days after the last commit, if the group has no members.
@@ -81,7 +56,7 @@ class WithoutMembers(KeptOffsets):
             found = self.committed(sorted(old))
             ours = {tp: offset for tp, offset in old.items() if tp not in found or found[tp].offset == offset}
             if ours:
-                self._commit(ours, _COMMIT_SECONDS)
+                self._send(ours)
         except (FencedError, InvalidConfigurationError):
             raise
         except KafkaGroupError as error:
@@ -89,15 +64,33 @@ class WithoutMembers(KeptOffsets):
             return
         self._known.as_committed(old)
 
-    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+    def _check_has_no_members(self) -> None:
+        """Check once that the coordinator accepts commits; raises InvalidConfigurationError."""
+        if self._has_checked or not self.keeps:
+            return
+        found = self._client.run(describe(self._client, self._group, Deadline(self._patience)))
+        if found.members:
+            raise InvalidConfigurationError(
+                f"Group {self._group} has {len(found.members)} members, so a query with assign cannot commit its "
+                "offsets. Stop the members, use subscribe to share the partitions with them, or give the query a group "
+                "of its own. With group.membership=false kafka.group.id is only a label, as in Spark's own source."
+            )
+        self._has_checked = True
+
+    def _fetch(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        self._check_has_no_members()
         deadline = Deadline(self._patience)
         return self._client.run(fetch_entries(self._client, self._group, partitions, deadline, learns_ids=True))
 
-    def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        unknown = [tp for tp in sorted(missing) if not self._known.has_compared(tp)]
-        return self.committed(unknown) if unknown else {}
+    def _compared(self, missing: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        # A rewind, or a commit that this driver does not know, takes precedence.
+        return self._not_behind(missing, [tp for tp in missing if not self._known.has_compared(tp)])
 
-    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _send(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self._commit(offsets, _COMMIT_SECONDS)
+        return offsets
+
+    def _send_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._commit(offsets, self._patience)
 
     def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
@@ -117,4 +110,3 @@ class WithoutMembers(KeptOffsets):
                 f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
                 code=error.code,
             ) from error
-        self._known.as_committed(offsets)

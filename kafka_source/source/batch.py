@@ -39,7 +39,7 @@ from kafka_source.runtime.shared_files import exclusive, name_of
 from kafka_source.runtime.spark_processes import driver_pid
 from kafka_source.source import read_task
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import PartitionOwner, Standalone, StaticPartitions
+from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.plan import mark_late_bounds, plan, spans
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query, ReadTask, TaskFactory, is_unbound, shares_of
@@ -83,11 +83,8 @@ class BatchReader(DataSourceReader):
         with closing(Cluster.of(options)) as cluster:
             subscription = subscription_of(options)
             if not options.is_member:
-                owner = (
-                    StaticPartitions(WithoutMembers(options, policy, Positions()), cluster, subscription)
-                    if options.in_group
-                    else Standalone(cluster, subscription)
-                )
+                offsets = WithoutMembers(options, policy, Positions()) if options.in_group else None
+                owner = PartitionOwner(cluster, subscription, offsets)
                 with cluster.metadata_snapshot():
                     subscribed = cluster.partitions(subscription)
                     check_dead_letter_topic(options, cluster, subscribed)

@@ -13,6 +13,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.as_members import AsMembers
+from kafka_source.commits.offsets import Offsets
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.error_codes import ErrorCode
@@ -29,7 +30,7 @@ from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.source.owners import OwnerEvents, PartitionOwner, Standalone, StaticPartitions
+from kafka_source.source.owners import OwnerEvents, PartitionOwner
 from kafka_source.source.positions import Positions
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class GroupMemberOwner(PartitionOwner):
         self._pace = Pace()
         self._right, self._right_id = policy.right, policy.right_id
         self.has_joined = False
-        self.offsets: AsMembers = AsMembers(options, policy, self._positions, self._membership, self.owned)
+        self.offsets: Offsets = AsMembers(options, policy, self._positions, self._membership, self.owned)
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a context in which the slots rejoin only by calls within it; see `Membership.rebalance_paused`."""
@@ -110,8 +111,7 @@ class GroupMemberOwner(PartitionOwner):
         committed = self._commit_finished(finished)
         if not committed and self._membership.rebalance_needed() is not None:
             self._retry_commit_before_rejoin(finished)
-        self.offsets.expect_late(finished)
-        self.offsets.repair_set_back(now=False)
+        self.offsets.check_late(now=False)
         if committed:
             self._nothing_in_flight()
 
@@ -128,7 +128,7 @@ class GroupMemberOwner(PartitionOwner):
         self._join_if_needed()
         reason = self._membership.rebalance_needed()
         if reason is not None:
-            self.offsets.repair_set_back(now=True)
+            self.offsets.check_late(now=True)
             self._nothing_in_flight()
             log.info("rejoin group=%s reason=%r", self._group.group, reason)
             self._wait_in(self._membership.rejoin)
@@ -194,17 +194,8 @@ class GroupMemberOwner(PartitionOwner):
             self.offsets.begin_generation()
         return self._owned
 
-    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets that the group does not have; see `AsMembers.finish`."""
-        self._commit_finished(finished)
-        if self.has_joined:
-            self.offsets.expect_late(finished)
-            self.offsets.repair_set_back(now=True)
-
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
         """Commit the offsets that the group does not have; return False if another attempt may commit them."""
-        if not self.has_joined:
-            return True
         try:
             return self.offsets.finish(finished)
         except FencedError as error:
@@ -305,9 +296,9 @@ def owner_of(
         static: Whether the stream's members are static, even if the user sets no instance id.
     """
     if not options.in_group:
-        return Standalone(cluster, selection)
+        return PartitionOwner(cluster, selection)
     if not options.is_member:
-        return StaticPartitions(WithoutMembers(options, policy, positions), cluster, selection)
+        return PartitionOwner(cluster, selection, WithoutMembers(options, policy, positions))
     # The consumer protocol refuses the new process of a static slot until the session of the old process ends.
     static = static and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)

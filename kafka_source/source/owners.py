@@ -1,12 +1,10 @@
-"""The owners of a query's partitions and offsets.
+"""The owner of a query's partitions: the query itself.
 
-The readers use only `PartitionOwner`. The subclasses of `PartitionOwner` are `Standalone` without a group,
-`StaticPartitions` for `assign` with a group, and `GroupMemberOwner` (`group_member_owner`) for members of a group.
+The subclass `GroupMemberOwner` (`group_member_owner`) is for members of a group.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,13 +12,10 @@ from dataclasses import dataclass
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.offsets import Offsets
-from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.group.model import OwnedPartitions
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Commit, Rebalance
 from kafka_source.model.topic_selection import TopicSelection
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +28,17 @@ class OwnerEvents:
 
 
 class PartitionOwner:
-    """Decides which partitions a query owns, and commits finished offsets.
+    """Tells which partitions a query owns: without members, all partitions that it selects.
 
-    The base class has the behaviour without a group: the query owns its selection, and nothing is committed.
+    Args:
+        cluster: Looks up the existing partitions.
+        selection: The selection of the query.
+        offsets: The offsets of the query's group.
     """
 
-    offsets: Offsets = Offsets()
-    """The offsets of the query's group."""
+    def __init__(self, cluster: Cluster, selection: TopicSelection, offsets: Offsets | None = None) -> None:
+        self._cluster, self._selection = cluster, selection
+        self.offsets = Offsets() if offsets is None else offsets
 
     has_joined = False
     """Whether the query is a member of a group."""
@@ -57,10 +56,11 @@ class PartitionOwner:
         Args:
             finished: The next offsets to read; all records before these offsets are durable.
         """
+        self.offsets.finish(finished)
 
     def rejoin_if_due(self) -> OwnedPartitions:
         """Rejoin the group if a rebalance is due, and return the query's current partitions."""
-        raise NotImplementedError
+        return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._selection), -1))
 
     def still_owned(self) -> bool:
         """Return False if this process knows that it has lost partitions that `rejoin_if_due` returned."""
@@ -84,9 +84,6 @@ class PartitionOwner:
         """Return whether `rejoin_if_due` would rejoin the group."""
         return False
 
-    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`; all records before these offsets are durable."""
-
     def credentials(self, slot: int) -> SlotCredentials | None:
         """Return the credentials with which a task acts as this slot; None without a group."""
         return None
@@ -97,57 +94,3 @@ class PartitionOwner:
 
     def close(self) -> None:
         """Give the partitions up."""
-
-
-class Standalone(PartitionOwner):
-    """The owner without a group: the query owns all partitions that it selects.
-
-    Args:
-        cluster: Looks up the existing partitions.
-        subscription: The selection of the query.
-    """
-
-    def __init__(self, cluster: Cluster, subscription: TopicSelection) -> None:
-        self._cluster = cluster
-        self._subscription = subscription
-
-    def rejoin_if_due(self) -> OwnedPartitions:
-        """Return all partitions that exist."""
-        return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._subscription), -1))
-
-
-class StaticPartitions(PartitionOwner):
-    """The owner for `assign` with a group.
-
-    As with Java's `KafkaConsumer.assign` and a group id, the query starts at the group's committed offsets, commits
-    offsets to the group, and does not join it.
-
-    Args:
-        offsets: The group's offsets.
-        cluster: Looks up the existing partitions.
-        subscription: The partitions of `assign`.
-    """
-
-    def __init__(self, offsets: WithoutMembers, cluster: Cluster, subscription: TopicSelection) -> None:
-        self.offsets: WithoutMembers = offsets
-        self._all = Standalone(cluster, subscription)
-
-    def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`, and repeat older commits before they expire.
-
-        Raises:
-            InvalidConfigurationError: The group has members when the query starts.
-            FencedError: Members have joined the group since the start.
-        """
-        self.offsets.check_has_no_members()
-        self.finish(finished)
-        self.offsets.repeat_old()
-
-    def rejoin_if_due(self) -> OwnedPartitions:
-        """Return the partitions of `assign` that exist; raises as `commit`."""
-        self.offsets.check_has_no_members()
-        return self._all.rejoin_if_due()
-
-    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets that the group does not have; raises as `commit`."""
-        self.offsets.finish(finished)

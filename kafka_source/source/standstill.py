@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.commits.halts import IDLE_SECONDS, fetch_newest_halt, write_obeyed
+from kafka_source.commits.offsets import Offsets
 from kafka_source.errors import AuthenticationError, KafkaGroupError
-from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.halt import Halt, HaltKind, while_it_holds
 from kafka_source.options import ReadOptions
@@ -71,9 +71,11 @@ class Standstill:
 
     Args:
         options: The query's options; without a group there are no halts.
+        offsets: The offsets of the query's group.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, offsets: Offsets) -> None:
+        self._offsets = offsets
         self._group = options.group_id if options.in_group else None
         self._client = None if self._group is None else cached_client(options.settings, "commit")
         self._seconds = options.coordinator_timeout_ms / 1000
@@ -156,7 +158,7 @@ class Standstill:
         if halt is None or not members or self._obeyed == (halt.number, members):
             return
         try:
-            committed = self._committed(positions)
+            committed = self._offsets.of_group(positions)
         except KafkaGroupError as error:
             log.info("group=%s: this query does not know whether its last batch is committed: %s", self._group, error)
             return
@@ -201,7 +203,7 @@ class Standstill:
         stop = self._stop
         if stop is None or not has_reached(stop, positions):
             return False
-        return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}))
+        return is_at_rest(stop, positions, self._offsets.of_group({*stop.boundaries, *positions}))
 
     def _write_obeyed(self, members: Mapping[TopicPartition, str]) -> bool:
         """Report that these members obey; return False if another attempt may succeed."""
@@ -214,9 +216,3 @@ class Standstill:
             log.info("group=%s: the commands cannot see that this query obeys the halt: %s", self._group, error)
             return isinstance(error, AuthenticationError)
         return True
-
-    def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        if self._group is None or self._client is None:
-            return {}
-        found = self._client.run(fetch_entries(self._client, self._group, partitions, Deadline(self._seconds)))
-        return {tp: entry.offset for tp, entry in found.items()}

@@ -75,8 +75,7 @@ class _StreamReader(DataSourceStreamReader):
         return read_task.read_bundle(partition, self._query)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit `end`, because Spark has made everything before it durable."""
-        self._batches().finished(self._offsets.parse(end))
+        """Do nothing: `latestOffset` has committed `end` before it planned the next batch."""
 
     def stop(self) -> None:
         """Leave the group."""

@@ -114,10 +114,6 @@ class TopicTracker:
         self._lost = still_lost | newly_lost
         return CheckedStart(start.without(lost) if lost else start, frozenset(newly_lost))
 
-    def lost_from(self, end: StreamOffset) -> set[str]:
-        """Return the topics that `end` has with the ids of deleted topics; their offsets must not be committed."""
-        return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
-
     def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:
         """Return the lost topics of `start`, each as it is described now."""
         topics = self._cache.describe(tp.topic for tp in start.partitions)

@@ -99,7 +99,7 @@ class Trigger:
         )
         self._admission = Admission(options, self._quota)
         self._alignment = alignment_of(options, self._cluster)
-        self._standstill = Standstill(options)
+        self._standstill = Standstill(options, self._owner.offsets)
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
         self._looked_up_ms = 0
@@ -249,7 +249,7 @@ class Trigger:
 
         The first commit follows the comparison of the checkpoint with the group.
         """
-        self._owner.finish(self._positions.current_ends(scope.start))
+        self._owner.commit(self._positions.current_ends(scope.start))
         return self._owner.rejoin_if_due().joins == scope.owned.joins
 
     def _current_slots(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
@@ -350,17 +350,6 @@ class Trigger:
     def has_reached_stop(self, read: StreamOffset) -> bool:
         """Return whether the group is stopped and the positions are at the boundaries, committed or not."""
         return self._standstill.ends(read.ends)
-
-    def finished(self, end: StreamOffset) -> None:
-        """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.
-
-        Raises:
-            InvalidConfigurationError: `end` is of another cluster, in whose group these offsets are invalid.
-        """
-        self._check_cluster(end)
-        self._learn(end)
-        with self._owner.rebalance_paused():
-            self._owner.finish(self._positions.current_ends(end.without(self._topics.lost_from(end))))
 
     def stop_at_latest(self) -> None:
         """Let an AvailableNow run end at the current latest offsets, in every partition of the subscription."""

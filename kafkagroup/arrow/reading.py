@@ -24,7 +24,7 @@ from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.record_columns import Column
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
-from kafka_source.source.owners import Standalone
+from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.start_and_end import resolve_batch
 from kafkagroup.arrow.progress import Bar, Progress
 from kafkagroup.arrow.settings import (
@@ -182,7 +182,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
             if last is not None:
                 options = replace(options, ending_offsets=offsets_at(last, low, high))
         bounds = resolve_batch(
-            cluster, options, Standalone(cluster, selection), partitions, subscribed=partitions, check_all=True
+            cluster, options, PartitionOwner(cluster, selection), partitions, subscribed=partitions, check_all=True
         )
     starts, ends = dict(bounds.starts), dict(bounds.ends)
     if bounds.leaderless:

@@ -267,8 +267,6 @@ class Stream(Running):
         self._did("planned", end.to_json())
         if self._pipe is not None:
             self._pipe.offsets.append(StreamOffset.from_json(end.to_json()))
-        else:
-            self.planner.finished(start)
         self._stage = "planned"
         return True
 

@@ -19,7 +19,7 @@ from unittest import mock
 import kafkagroup_native as kernel
 
 from assignors import Assignment
-from kafka_source.commits import as_members, by_sink, by_tasks, halts, source_offsets
+from kafka_source.commits import as_members, by_sink, by_tasks, halts, offsets, source_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import CorruptRecordsError, FencedError
 from kafka_source.fetch import protocol
@@ -98,7 +98,7 @@ def _commit_before_the_sink(right: Any) -> Any:
     def tasks(self: MicroBatches, start: Any, end: Any) -> Any:
         found = right(self, start, end)
         with self._owner.rebalance_paused():
-            self._owner.finish(dict(end.ends))
+            self._owner.commit(dict(end.ends))
         return found
 
     return tasks
@@ -572,10 +572,10 @@ MUTATIONS = (
     Mutation("begin new partitions at their end", (facts.Look, "starts"), _first_at_the_end),
     Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
     Mutation("take the id before the task reads", (by_tasks._CommittingTask, "__init__"), _take_the_id_before_reading),
-    Mutation("commit partitions of other members", (as_members.AsMembers, "_not_committed"), _commit_all),
+    Mutation("commit partitions of other members", (offsets.KeptOffsets, "_not_committed"), _commit_all),
     Mutation(
         "leave a group that a late commit has set back",
-        (as_members.AsMembers, "repair_set_back"),
+        (as_members.AsMembers, "check_late"),
         lambda _: lambda self, *, now: None,
     ),
     Mutation(

@@ -187,7 +187,6 @@ class Job:
             while (end := planner.next(self.offsets[-1], limited=True)) is not self.offsets[-1]:
                 self.offsets.append(StreamOffset.from_json(end.to_json()))
                 found += self.read(planner, *self.offsets[-2:])
-                planner.finished(self.offsets[-1])
         finally:
             planner.close()
         return found

@@ -34,8 +34,7 @@ class Runner(Worker):
                 self.read += [
                     r for b in self.planner.tasks(self.offset, end) for task in b.tasks for r in task.ranges if r.size
                 ]
-                before, self.offset = self.offset, end
-                self.planner.finished(before)
+                self.offset = end
         finally:
             self.planner.close()
 

@@ -165,7 +165,6 @@ class Reading:
         if end is not self.job.offsets[-1]:
             self.job.offsets.append(end)
             self._seen.extend(self.job.read(planner, *self.job.offsets[-2:]))
-        planner.finished(self.job.offsets[-1])
         return sorted(self._seen)
 
 

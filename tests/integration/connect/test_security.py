@@ -217,7 +217,6 @@ def test_a_stream_says_once_that_it_commits_without_transactions(guarded, group,
         with closing(planner):
             while (end := planner.next(offset, limited=True)) is not offset:
                 offset = end
-                planner.finished(offset)
             assert committed(guarded, group)
     (told,) = [text for text in caplog.messages if "without transactions" in text]
     assert told.startswith(f"group={group}: offsets are committed without transactions.")

@@ -69,7 +69,6 @@ def reads(servers, source, _, group, on_lost, commit, parent):
     rows = sum(batch.num_rows for batch in begun) + sum(batch.num_rows for task in tasks for batch in task)
     assert rows == COUNT
     assert stream.next(end, limited=True) is end
-    stream.finished(end)
     stream.close()
 
 

@@ -73,7 +73,7 @@ def test_nothing_is_said_of_a_group_that_nobody_else_uses(topic: Topic, stream: 
     name = topic("alone", partitions=2)
     batches = stream(name)
     end = batches.next(StreamOffset(), limited=True)
-    batches.finished(end)
+    batches.next(end, limited=True)
     assert said(logging.WARNING) == said(logging.INFO) == []
 
 

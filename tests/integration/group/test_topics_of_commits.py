@@ -53,7 +53,7 @@ def _by_driver(query: Query, sink: str) -> None:
     with closing(MicroBatches(query)) as stream:
         end = stream.next(StreamOffset(), limited=True)
         _values(query, stream, StreamOffset(), end)
-        stream.finished(end)
+        stream.next(end, limited=True)
 
 
 def _by_sink(query: Query, sink: str) -> None:

@@ -262,8 +262,6 @@ class Reads:
         self._has_unfinished = False
         if self._commit != "task":
             self.values += read
-        if self._commit != "sink":
-            pipe.stream.finished(pipe.offsets[-1])
 
     def close(self) -> None:
         self._pipe.close()

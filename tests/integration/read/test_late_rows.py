@@ -56,7 +56,6 @@ class Backlog:
             while (end := planner.next(job.offsets[-1], limited=True)) is not job.offsets[-1]:
                 job.offsets.append(StreamOffset.from_json(end.to_json()))
                 found.append([self.times[number] for number in job.read(planner, *job.offsets[-2:])])
-                planner.finished(job.offsets[-1])
         return found
 
 
@@ -171,7 +170,6 @@ def test_each_of_two_queries_of_a_group_keeps_its_own_partitions_in_step(kafka):
                     job.offsets.append(StreamOffset.from_json(end.to_json()))
                     numbers = job.read(planner, *job.offsets[-2:])
                     found.append((frozenset(end.partitions), [backlog.times[number] for number in numbers]))
-                    planner.finished(job.offsets[-1])
                     read.update(numbers)
         return found
 

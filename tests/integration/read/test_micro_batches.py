@@ -148,7 +148,7 @@ def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, 
     planner = start(subscribe=name, kafka_group_id=f"{name}-group", startingOffsets="earliest")
     end = after(planner, StreamOffset())
     with pytest.raises(InvalidConfigurationError, match="cluster"):
-        planner.finished(replace(end, cluster="another"))
+        planner.next(replace(end, cluster="another"), limited=True)
     assert Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(f"{name}-group") == dict.fromkeys(
         end.partitions, 0
     )

@@ -212,7 +212,6 @@ def read_on(job: Job, planner: MicroBatches) -> list[int]:
     while (end := planner.next(job.offsets[-1], limited=True)) is not job.offsets[-1]:
         job.offsets.append(end)
         found += job.read(planner, *job.offsets[-2:])
-        planner.finished(end)
     return found
 
 

@@ -90,7 +90,6 @@ def test_a_place_that_the_checkpoint_has_is_not_planned_again_and_again(start: S
     first = start(old, "earliest").next(StreamOffset(), limited=True)
     batches = start(f"{old},{new}", {new: "latest"})
     taken_up = batches.next(first, limited=True)
-    batches.finished(taken_up)
     assert batches.next(taken_up, limited=True) is taken_up
 
 

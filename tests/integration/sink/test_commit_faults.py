@@ -264,10 +264,10 @@ def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
     owner = GroupMemberOwner(options, policy_of(options, Caller.STREAM), subscription_of(options), settings)
     with closing(owner):
         owner.rejoin_if_due()
-        owner.finish(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 1))
+        owner.commit(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 1))
         kafka.delete_topic(gone)
         began = time.monotonic()
-        owner.finish(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 2))
+        owner.commit(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 2))
         assert time.monotonic() - began < 15
         committed = {tp: entry.offset for tp, entry in owner.offsets.committed(everything(kept, 2)).items()}
         assert committed == dict.fromkeys(everything(kept, 2), 2)

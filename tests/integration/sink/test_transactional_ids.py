@@ -76,7 +76,7 @@ def test_a_job_that_starts_often_leaves_as_many_transactional_ids_as_one_run(
         produce(kafka.bootstrap_servers, name, 40)
         with closing(MicroBatches(reading)) as stream:
             # Without a checkpoint: it starts at the group's offsets.
-            stream.finished(batch(reading, stream, StreamOffset()))
+            stream.next(batch(reading, stream, StreamOffset()), limited=True)
         wait_until_committed(groups, group, 40 * run)
     assert len(ids_of(kafka, group)) == expected
 
@@ -90,7 +90,6 @@ def test_queries_of_one_group_that_run_at_once_do_not_fence_each_other(kafka, to
     with closing(first), closing(second):
         # The first one has all partitions, then gives some of them up.
         ends[first] = batch(reading, first, ends[first])
-        first.finished(ends[first])
         with_join(first, second, ends, reading)
         for written in range(1, 4):
             produce(kafka.bootstrap_servers, name, 40)
@@ -98,8 +97,6 @@ def test_queries_of_one_group_that_run_at_once_do_not_fence_each_other(kafka, to
             def read_by_both(count: int = 40 * (written + 1)) -> bool:
                 for stream in ends:
                     ends[stream] = batch(reading, stream, ends[stream])
-                for stream, end in ends.items():
-                    stream.finished(end)
                 return records_committed(kafka, group) == count
 
             wait_until(read_by_both, "all records to be committed")
@@ -121,7 +118,6 @@ def with_join(first, second, ends, reading):
 
         def joined() -> bool:
             ends[first] = batch(reading, first, ends[first])
-            first.finished(ends[first])
             return joining.done()
 
         wait_until(joined, "the second one to join")

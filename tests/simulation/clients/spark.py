@@ -435,8 +435,6 @@ class Query:
             self.pause()
             batch.check_not_replaced()
             log.offsets.append(end.to_json())
-            if len(log.offsets) > 1:
-                planner.finished(start)
             batch.run(planner, start, end)
             start = end
             if halt is not None and halt.kind is HaltKind.STOP:

@@ -15,7 +15,7 @@ from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.commits.offsets import Offsets
 from kafka_source.commits.policy import max_offset
 from kafka_source.errors import DataLossError, InvalidConfigurationError
-from kafka_source.group.model import OwnedPartitions
+from kafka_source.group.model import OwnedPartitions, subscription_of
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.source.decision import Facts, GroupFacts, LogFacts, Rules, decide
@@ -102,10 +102,10 @@ class Start:
             "data.loss.patience.ms": str(patience_ms),
         }
         self.log, self.positions = Log(end, epoch, ends), Positions()
-        self.group, owner = GroupsOffsets(entries, self.positions), PartitionOwner()
-        owner.offsets = self.group
+        self.group = GroupsOffsets(entries, self.positions)
         query = query_of(given)
         cluster: Any = self.log
+        owner = PartitionOwner(cluster, subscription_of(query.options), self.group)
         policy = policy_of(query.options, Caller.PROGRAM if program else Caller.STREAM)
         self.tracker = PositionTracker(query.options, policy, cluster, owner, [TP], self.positions)
 

@@ -69,7 +69,6 @@ def test_lost_topics_are_left_out_and_reported_once(first, later):
         lost = lost_between(first, now)
         assert checked.start == start.without(lost)
         assert tracker.lost_topics == lost
-        assert tracker.lost_from(start) == lost
         assert {name for name in lost if name not in reported or seen_before[name] != now[name]} == checked.newly_lost
         again = tracker.check(start, CLUSTER)
         assert again.start == checked.start
@@ -84,9 +83,6 @@ def test_a_loss_ends_with_the_first_batch_of_the_new_topic():
     cluster.now = new
     tracker.refresh()
     assert tracker.check(offset(old), CLUSTER).newly_lost == {"a"}
-    # Spark says only now that the old topic's batch is durable: its offsets must not be committed for the new one.
-    assert tracker.lost_from(offset(old)) == {"a"}
-    assert tracker.lost_from(offset(new)) == set()
     checked = tracker.check(offset(new), CLUSTER)
     assert (checked.start, checked.newly_lost, tracker.lost_topics) == (offset(new), frozenset(), frozenset())
 
@@ -113,7 +109,6 @@ def test_a_deleted_topic_stays_lost_while_the_checkpoint_no_longer_has_it():
     assert tracker.check(offset(found), CLUSTER).newly_lost == {"a"}
     tracker.check(offset(cluster.now), CLUSTER)
     assert tracker.lost_topics == {"a"}
-    assert tracker.lost_from(offset(found)) == {"a"}
 
 
 @pytest.mark.parametrize(
