@@ -1,7 +1,7 @@
 """The offsets of a read's group: the driver fetches them, and commits the offsets that the commit policy chooses.
 
 `KeptOffsets` decides what to commit. `without_members` sends the commits of queries with `assign`, and `as_members`
-those of members; `kept_offsets` chooses between them.
+those of members; `kept` chooses.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Offsets:
         return {}
 
     def of_group(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets without a wait for open transactions, also before the query is a member."""
+        """Return the group's offsets, also of other topics of these names, and before the query is a member."""
         return {}
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
@@ -184,7 +184,7 @@ class KeptOffsets(Offsets, ABC):
         return self._known.of_these_topics(self._fetch(partitions))
 
     def of_group(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets, also of other topics of these names; see `Offsets`."""
+        """Return the group's offsets; see `Offsets`."""
         return {tp: entry.offset for tp, entry in self._fetch(sorted(partitions)).items()}
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:

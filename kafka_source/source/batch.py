@@ -18,8 +18,8 @@ from kafka_source.boundary import short_errors
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.commits.keeper import start_keeper
+from kafka_source.commits.kept import offsets_of
 from kafka_source.commits.policy import CommitPolicy
-from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
@@ -83,8 +83,7 @@ class BatchReader(DataSourceReader):
         with closing(Cluster.of(options)) as cluster:
             subscription = subscription_of(options)
             if not options.is_member:
-                offsets = WithoutMembers(options, policy, Positions()) if options.in_group else None
-                owner = PartitionOwner(cluster, subscription, offsets)
+                owner = PartitionOwner(cluster, subscription, offsets_of(options, policy, Positions()))
                 with cluster.metadata_snapshot():
                     subscribed = cluster.partitions(subscription)
                     check_dead_letter_topic(options, cluster, subscribed)

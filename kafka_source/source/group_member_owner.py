@@ -12,10 +12,8 @@ from dataclasses import replace
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.as_members import AsMembers
-from kafka_source.commits.offsets import Offsets
+from kafka_source.commits.kept import offsets_of, offsets_of_members
 from kafka_source.commits.policy import CommitPolicy
-from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
 from kafka_source.group.classic.balance import Pace
@@ -72,7 +70,7 @@ class GroupMemberOwner(PartitionOwner):
         self._pace = Pace()
         self._right, self._right_id = policy.right, policy.right_id
         self.has_joined = False
-        self.offsets: Offsets = AsMembers(options, policy, self._positions, self._membership, self.owned)
+        self.offsets = offsets_of_members(options, policy, self._positions, self._membership, self.owned)
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a context in which the slots rejoin only by calls within it; see `Membership.rebalance_paused`."""
@@ -295,10 +293,8 @@ def owner_of(
         positions: The stream's positions.
         static: Whether the stream's members are static, even if the user sets no instance id.
     """
-    if not options.in_group:
-        return PartitionOwner(cluster, selection)
     if not options.is_member:
-        return PartitionOwner(cluster, selection, WithoutMembers(options, policy, positions))
+        return PartitionOwner(cluster, selection, offsets_of(options, policy, positions))
     # The consumer protocol refuses the new process of a static slot until the session of the old process ends.
     static = static and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)
