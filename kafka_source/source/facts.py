@@ -1,4 +1,4 @@
-"""Look up the facts that decisions need: all I/O of a trigger except the group's rebalances and commits.
+"""Look up the facts that decide where partitions continue.
 
 | need | request | in which trigger |
 | --- | --- | --- |
@@ -9,7 +9,7 @@
 | `BOUNDS` | ListOffsets, twice | where a log ends before the read position |
 
 A decision names one need at a time, in the table's order, so a trigger has at most one lookup for each need. A trigger
-without a rebalance or a loss has only one lookup.
+without a rebalance or a loss has only one lookup. `standstill` looks up halts, and `log_times` the records' timestamps.
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ class GroupMemberOwner(PartitionOwner):
         self._stops = options.group_on_lost == "stop"
         self._membership = _membership_of(options, subscription, group, siblings)
         self._pace = Pace()
+        # The finished offsets that the last commit has not committed.
+        self._uncommitted: Mapping[TopicPartition, int] = {}
         self._right, self._right_id = policy.right, policy.right_id
         self.has_joined = False
         self.offsets = offsets_of_members(options, policy, self._positions, self._membership, self.owned)
@@ -100,15 +102,10 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.set_batch_in_flight(BatchInFlight())
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`; if a rebalance is due, retry a failed commit for half of the rebalance timeout.
-
-        Raises:
-            FencedError: As `rejoin_if_due`.
-        """
+        """Commit `finished`; if that fails, its partitions stay in flight. Raises as `rejoin_if_due`."""
         self._join_if_needed()
         committed = self._commit_finished(finished)
-        if not committed and self._membership.rebalance_needed() is not None:
-            self._retry_commit_before_rejoin(finished)
+        self._uncommitted = {} if committed else finished
         self.offsets.check_late(now=False)
         if committed:
             self._nothing_in_flight()
@@ -119,12 +116,19 @@ class GroupMemberOwner(PartitionOwner):
         Members rejoin when a reader calls this between two micro-batches. If another read of this driver waits in a
         join, members rejoin without this call, and claim the partitions of the micro-batch that is not committed yet.
 
+        Before a rejoin, retry a failed commit for half of the rebalance timeout. Only this method knows whether a
+        rejoin follows, because a heartbeat may make a rebalance due at any time.
+
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
                 `group.on.lost` is `stop`.
         """
         self._join_if_needed()
         reason = self._membership.rebalance_needed()
+        if reason is not None and self._uncommitted:
+            self._commit_before_rejoin()
+            # If the commit was refused, the slots have rejoined already.
+            reason = self._membership.rebalance_needed()
         if reason is not None:
             self.offsets.check_late(now=True)
             self._nothing_in_flight()
@@ -202,14 +206,15 @@ class GroupMemberOwner(PartitionOwner):
             self._rejoin_after(f"its commit was refused ({error})")
             return True
 
-    def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int]) -> None:
+    def _commit_before_rejoin(self) -> None:
         """Retry the commit for half of the rebalance timeout, while the coordinator accepts the old generation.
 
         After the rebalance other members would read uncommitted records again.
         """
         deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
-        while not self._commit_finished(finished) and not deadline.over:
+        while not self._commit_finished(self._uncommitted) and not deadline.over:
             time.sleep(_COMMIT_PAUSE_SECONDS)
+        self._uncommitted = {}
 
     def credentials(self, slot: int) -> SlotCredentials:
         """Return the credentials of slot `slot` modulo the slots; a replayed batch may have had more slots."""

@@ -51,7 +51,7 @@ class PartitionOwner:
         """Join the group, if there is one and the query has not joined yet."""
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished` before a rebalance gives partitions away; retry a failed commit until the rebalance.
+        """Commit `finished`, and check earlier commits; call this in each trigger.
 
         Args:
             finished: The next offsets to read; all records before these offsets are durable.
@@ -59,7 +59,10 @@ class PartitionOwner:
         self.offsets.finish(finished)
 
     def rejoin_if_due(self) -> OwnedPartitions:
-        """Rejoin the group if a rebalance is due, and return the query's current partitions."""
+        """Rejoin the group if a rebalance is due, and return the query's current partitions.
+
+        Before a rejoin, commit what the last call of `commit` has not committed.
+        """
         return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._selection), -1))
 
     def still_owned(self) -> bool:

@@ -188,6 +188,16 @@ def test_the_driver_commits_before_it_gives_partitions_away(membership: Membersh
     assert offsets(membership) == {A: 6, B: 7}
 
 
+def test_a_failed_commit_is_repeated_before_a_rebalance_that_becomes_due_later(membership: Membership) -> None:
+    owner = owner_of(ByDriver)
+    owner.rejoin_if_due()
+    membership.problem = RetriableError("the coordinator is loading the group")
+    owner.commit({A: 5, B: 7})
+    membership.problem, membership.rebalance = None, "a member has joined"
+    assert owner.rejoin_if_due().slots == {A: 0}
+    assert offsets(membership) == {A: 5, B: 7}
+
+
 @pytest.mark.parametrize("policy", (*POLICIES, CommitPolicy))
 def test_starts_and_rewinds_are_committed_where_the_groups_offsets_are_kept(
     membership: Membership, policy: type[CommitPolicy]
