@@ -28,7 +28,7 @@ class OwnerEvents:
 
 
 class PartitionOwner:
-    """Tells which partitions a query owns: without members, all partitions that it selects.
+    """Determines which partitions a query owns: without members, all partitions that it selects.
 
     Args:
         cluster: Looks up the existing partitions.
@@ -36,12 +36,12 @@ class PartitionOwner:
         offsets: The offsets of the query's group.
     """
 
+    has_joined = False
+    """Whether the query is a member of a group."""
+
     def __init__(self, cluster: Cluster, selection: TopicSelection, offsets: Offsets | None = None) -> None:
         self._cluster, self._selection = cluster, selection
         self.offsets = Offsets() if offsets is None else offsets
-
-    has_joined = False
-    """Whether the query is a member of a group."""
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a context in which the query's members rejoin only by calls within it."""
