@@ -221,7 +221,9 @@ class TwoPhaseCommit:
             NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.
         """
         replayed = epoch.covers(batch.query, batch.number)
-        decision = await self._repaired(epoch, batch, deadline) if replayed else self._decision(epoch, batch)
+        decision, missing = (
+            await self._repaired(epoch, batch, deadline) if replayed else (self._decision(epoch, batch), [])
+        )
         if decision is None or batch.sources.refusal is not None:
             if batch.sources.taken:
                 await commit_in(self._client, epoch.driver, batch.sources.taken, deadline)
@@ -253,7 +255,8 @@ class TwoPhaseCommit:
             prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")
         # The other transactions of a replay's decision are committed already.
-        lost = await self._commit_all(sorted(batch.transactions), deadline)
+        decided = sorted({*batch.transactions}.intersection(decision.transactions))
+        lost = [*missing, *await self._commit_all(decided, deadline)]
         if lost:
             await self._check_not_replaced(epoch.driver, deadline)
             raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
@@ -388,24 +391,34 @@ class TwoPhaseCommit:
             return None
         return Decision(epoch.number, batch.query, batch.number, homes, tuple(sorted(batch.transactions)), written)
 
-    async def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> Decision | None:
-        """Return the last decision with the replay's transactions instead of lost transactions; None without a loss."""
+    async def _repaired(
+        self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline
+    ) -> tuple[Decision | None, list[str]]:
+        """Return the last decision with the replay's transactions instead of lost ones, and the ids that stay lost.
+
+        A transaction stays lost if the replay has another number of records. The decision is None without a loss.
+
+        Raises:
+            LostTransactionsError: All lost transactions stay lost.
+        """
         decision = await self._last_decision(epoch, deadline)
         if decision.done:
-            return None
+            return None, []
         # `begin` has committed all transactions that exist. A repeated commit has the answer of the first commit.
         lost = set(await self._commit_all(decision.transactions, deadline))
         replayed = {_task(t): t for t in batch.transactions}
-        transactions = tuple(replayed.get(_task(t), t) for t in decision.transactions)
-        missing = sorted(
-            old.transactional_id
-            for old, new in zip(decision.transactions, transactions, strict=True)
-            if old.transactional_id in lost and (new is old or new.records != old.records)
-        )
-        if missing:
-            raise LostTransactionsError(batch=batch.number, transactional_ids=missing, decided=True)
+        found, missing = [], []
+        for old in decision.transactions:
+            new = replayed.get(_task(old), old)
+            if old.transactional_id in lost and (new is old or new.records != old.records):
+                missing.append(old.transactional_id)
+                new = old
+            found.append(new)
+        if missing and lost == {*missing}:
+            raise LostTransactionsError(batch=batch.number, transactional_ids=sorted(missing), decided=True)
         partitions = tuple(sorted({*decision.partitions, *batch.partitions}))
-        return replace(decision, number=epoch.number, transactions=transactions, partitions=partitions)
+        repaired = replace(decision, number=epoch.number, transactions=tuple(found), partitions=partitions)
+        return repaired, missing
 
     async def _check_open(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> list[Described]:
         """Return the batch's transactions if all of them are open; else raise an error."""

@@ -428,6 +428,25 @@ def test_a_replay_with_other_rows_repairs_nothing(kafka: EmbeddedKafka, topic: T
     assert sink.visible(40) == sorted(rows(5, 0) + rows(5, 1))
 
 
+def test_a_replay_repairs_the_transactions_whose_rows_it_has_and_names_the_others(
+    kafka: EmbeddedKafka, topic: Topic
+) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-some-rows"), replays=True)
+    lost = lose_one(sink)
+    take_over(kafka.bootstrap_servers, f"{sink.prefix}-1-0")
+    epoch = sink.begin()
+    assert epoch.lost_count == 2
+    records = as_records(rows(5, 2, count=19), sink.topic)
+    fewer = prepare(sink.settings, SinkTask(sink.prefix, "q", 5, 2), epoch, [records])
+    with pytest.raises(LostTransactionsError) as caught:
+        sink.decide(epoch, 5, [sink.task(epoch, 5, 1), fewer])
+    assert caught.value.transactional_ids == (lost,)
+    assert sink.begin().lost_count == 1
+    sink.abort()
+    assert sink.visible(40) == sorted(rows(5, 0) + rows(5, 1))
+    assert sink.open() == []
+
+
 def test_a_batch_write_is_visible_as_a_whole(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
     register(spark)
     name = topic("eo-batch")
