@@ -363,7 +363,7 @@ class Checks(Watch):
     def look_at_end(self) -> None:
         """Record missing, repeated and unordered records and open transactions, when the world is quiet."""
         problems, exactly_once = self._verdict.problems, self._scenario.sink and self._scenario.exactly_once
-        durable = self._output.durable()
+        durable = self._output.durable(lost=self._output.accepted)
         for number, one in enumerate(self._cluster.topics[TOPIC].partitions):
             if durable.get((TOPIC, number), 0) < one.end:
                 problems.append(f"{TOPIC}-{number} is written up to {durable.get((TOPIC, number), 0)} of {one.end}")

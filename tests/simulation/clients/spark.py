@@ -76,6 +76,7 @@ class Output:
         rewound: The records to read again after a rewind, with the rewind's time and the number of plans before it.
         of_predecessor: The offset that a late commit has given to a topic that was created again.
         unordered: The queries of which several tasks may read one partition.
+        accepted: The transactional ids whose lost records count as written, as `--accept-loss` says.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -86,6 +87,7 @@ class Output:
         self.rewound: list[tuple[Range, float, int]] = []
         self.of_predecessor: dict[tuple[str, int], int] = {}
         self.unordered: set[str] = set()
+        self.accepted: set[str] = set()
 
     def plan(self, ranges: Iterable[Range]) -> None:
         """Record a plan."""
@@ -376,19 +378,26 @@ class Query:
                 self._restart_after(3.0)
             self._closes = process
             self._close(planner)
-            lost = isinstance(error, LostTransactionsError) and error.decided
-            if lost and process is self.process and self._rows_are_gone():
-                self._accept_loss()
+            if isinstance(error, LostTransactionsError) and process is self.process and self._rows_are_gone(error):
+                self._accept_loss(error)
         except Exception:
             self.world.tell(self.name, f"BROKE: {traceback.format_exc()}")
         self._end(process, jobs)
 
-    def _rows_are_gone(self) -> bool:
-        """Return whether a topic of the newest batch was created again, so that no replay can write the old records."""
-        topics = self.output.cluster.topics
-        return any(topic_id_of(known) != topics[name].id for name, known in self.checkpoint.newest.topics.items())
+    def _rows_are_gone(self, error: LostTransactionsError) -> bool:
+        """Return whether no replay can write the lost records of a decided batch again.
 
-    def _accept_loss(self) -> None:
+        Its topic was created again, or its log was truncated and a replay has failed for the same reason.
+        """
+        cluster, batch = self.output.cluster, self.checkpoint.newest
+        is_truncated = any(
+            cluster.log((tp.topic, tp.partition)).lost_from < span.end for tp, span in batch.partitions.items()
+        )
+        has_failed = sum(isinstance(error, LostTransactionsError) for _, error in self.errors) > 1
+        is_recreated = any(topic_id_of(known) != cluster.topics[name].id for name, known in batch.topics.items())
+        return error.decided and (is_recreated or (is_truncated and has_failed))
+
+    def _accept_loss(self, error: LostTransactionsError) -> None:
         """Continue without lost transactions, as the error advises: `kafkagroup transactions commit --accept-loss`."""
         assert self.sink is not None
         settings = Settings({"bootstrap.servers": self.output.cluster.bootstrap_servers})
@@ -398,6 +407,7 @@ class Query:
                 epoch = client.run(phases.begin(Deadline(_STEP_SECONDS), replays=True))
                 client.run(phases.accept_loss(epoch, Deadline(_STEP_SECONDS)))
                 client.run(phases.abort_undecided(Deadline(_STEP_SECONDS), epoch))
+            self.output.accepted.update(error.transactional_ids)
             self.world.tell(self.name, "goes on without lost transactions")
         except KafkaGroupError as error:
             self.world.tell(self.name, f"cannot accept the loss: {error}")
