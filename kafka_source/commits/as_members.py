@@ -155,7 +155,7 @@ class AsMembers(KeptOffsets):
         if not partitions:
             return
         try:
-            again = self._late.set_back(self._members.committed_entries(partitions, stable=False))
+            again = self._late.set_back(self._fetch(partitions, stable=False))
             if again:
                 log.warning(
                     "group=%s was set back in %s by a late commit; committing again",
@@ -253,8 +253,8 @@ class AsMembers(KeptOffsets):
             self._members.ask()
             raise SlotsRemovedError(str(error)) from error
 
-    def _fetch(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        return self._members.committed_entries(partitions)
+    def _fetch(self, partitions: list[TopicPartition], *, stable: bool = True) -> dict[TopicPartition, CommitOffset]:
+        return self._members.committed_entries(partitions, stable=stable)
 
     def _transactional_id(self, partitions: Collection[TopicPartition]) -> str:
         return f"{transactional_id_of(self._group, partitions)}{self._policy.driver_id}"

@@ -226,8 +226,8 @@ class KeptOffsets(Offsets, ABC):
         """Return `missing` without offsets that would set the group back; fetch the group's offsets if necessary."""
 
     @abstractmethod
-    def _fetch(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's offsets; wait for open transactions that commit offsets."""
+    def _fetch(self, partitions: list[TopicPartition], *, stable: bool = True) -> dict[TopicPartition, CommitOffset]:
+        """Return the group's offsets; if `stable`, wait for open transactions that commit offsets."""
 
     @abstractmethod
     def _send(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -77,10 +77,12 @@ class WithoutMembers(KeptOffsets):
             )
         self._has_checked = True
 
-    def _fetch(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+    def _fetch(self, partitions: list[TopicPartition], *, stable: bool = True) -> dict[TopicPartition, CommitOffset]:
         self._check_has_no_members()
-        deadline = Deadline(self._patience)
-        return self._client.run(fetch_entries(self._client, self._group, partitions, deadline, learns_ids=True))
+        work = fetch_entries(
+            self._client, self._group, partitions, Deadline(self._patience), stable=stable, learns_ids=True
+        )
+        return self._client.run(work)
 
     def _compared(self, missing: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         # A rewind, or a commit that this driver does not know, takes precedence.
