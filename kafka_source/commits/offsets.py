@@ -49,6 +49,9 @@ class ReadPositions(Protocol):
     ) -> dict[TopicPartition, int]:
         """Return the offsets of `missing` that do not set the group back."""
 
+    def note_epochs(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Record the leader epochs of these positions."""
+
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         """Return offsets with the metadata with which they are committed."""
 
@@ -120,6 +123,12 @@ class Offsets:
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
         """Record the ids of the topics that are read, and their cluster's id, before `committed` is called."""
 
+    def note_epochs(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Record the leader epochs of positions that are committed next.
+
+        If an offset is committed without its epoch, a later truncation below the offset is not detected (KIP-320).
+        """
+
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions where `committed` has last found an offset of another topic of the same name."""
         return frozenset()
@@ -190,6 +199,10 @@ class KeptOffsets(Offsets, ABC):
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
         """Note the ids of topics; see `Offsets`."""
         self._known.note_topics(ids, cluster)
+
+    def note_epochs(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Note the leader epochs of positions; see `Offsets`."""
+        self._known.note_epochs(positions, epochs)
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions in which the group has offsets of other topics; see `Offsets`."""

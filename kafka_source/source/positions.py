@@ -213,6 +213,11 @@ class Positions:
         epochs = {tp: self._epoch_of(tp, offset) for tp, offset in offsets.items()}
         return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, self._ids(), self._cluster)
 
+    def note_epochs(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Record the leader epochs of these positions."""
+        for tp, position in positions.items():
+            self._partitions[tp].known = replace(self.known(tp), next=position, epoch=epochs[tp])
+
     def _epoch_of(self, tp: TopicPartition, offset: int) -> int:
         known = self.known(tp)
         return known.epoch if known.next == offset else self._newest.epoch_of(tp, offset)

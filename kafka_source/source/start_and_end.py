@@ -94,7 +94,9 @@ def resolve_batch(
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
     decisions = _settle(cluster, options, checked, entries)
     starts |= {tp: one.known.next for tp, one in decisions.items() if one.known.next is not None}
-    owner.offsets.rewind(steps_back({tp: one for tp, one in decisions.items() if tp in committed}))
+    back = steps_back({tp: one for tp, one in decisions.items() if tp in committed})
+    owner.offsets.note_epochs(back, {tp: decisions[tp].known.epoch for tp in back})
+    owner.offsets.rewind(back)
     listed = look_up(cluster, options, {tp: last[tp] for tp in partitions})
     ends = {tp: one.offset for tp, one in listed.items()}
     for tp in partitions:

@@ -313,6 +313,15 @@ def test_a_commit_of_a_task_that_comes_late_is_repaired(membership: Membership) 
     assert offsets(membership) == {A: 9}
 
 
+def test_a_step_back_of_a_batch_has_its_leader_epoch(membership: Membership) -> None:
+    owner = owner_of(ByTasks)
+    owner.rejoin_if_due()
+    membership.committed |= {A: CommitOffset(9), B: CommitOffset(9)}
+    owner.offsets.note_epochs({A: 5}, {A: 3})
+    owner.offsets.rewind({A: 5, B: 7})
+    assert {tp: (one.offset, one.leader_epoch) for tp, one in membership.committed.items()} == {A: (5, 3), B: (7, -1)}
+
+
 def test_a_late_commit_is_repaired_after_a_suspension(membership: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(as_members, "time", SimpleNamespace(monotonic=lambda: membership.clock))
     owner = owner_of(ByDriver)
