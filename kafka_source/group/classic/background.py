@@ -50,7 +50,7 @@ class Heartbeats:
 
     @property
     def session_may_have_ended(self) -> bool:
-        """Whether the coordinator has not answered for longer than the session timeout."""
+        """Whether the last answered heartbeats were sent longer ago than the session timeout."""
         return (time.monotonic() - self._heard_at) * 1000 > self._settings.session_timeout_ms
 
     def note_joined(self) -> None:
@@ -64,9 +64,11 @@ class Heartbeats:
     async def send(self, deadline: Deadline) -> bool:
         """Send a heartbeat for every slot; return whether all were answered."""
         members = [slot.member for slot in self._slots if slot.member.status.is_member]
+        # The coordinator's session begins when it handles the request, not when the answer arrives.
+        sent_at = time.monotonic()
         answered = all(await asyncio.gather(*(self._send_one(member, deadline) for member in members)))
         if answered:
-            self._heard_at = time.monotonic()
+            self._heard_at = sent_at
         return answered
 
     async def beat(self, then: Callable[[], Awaitable[None]]) -> None:

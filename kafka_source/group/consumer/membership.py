@@ -347,6 +347,8 @@ class ConsumerMembership(Membership):
     async def _beat(self, slot: ConsumerSlot, deadline: Deadline) -> bool:
         """Send one heartbeat; return whether it was answered without a retriable error."""
         before = slot.member.state
+        # The coordinator's session begins when it handles the request, not when the answer arrives.
+        sent_at = time.monotonic()
         try:
             await slot.beat(self._told, deadline)
         except RetriableError as error:
@@ -360,7 +362,7 @@ class ConsumerMembership(Membership):
             log.warning("heartbeat group=%s slot=%d now=%r", self._settings.group, slot.number, after.value)
         if slot.member.failures:
             return False
-        self._heard_at = time.monotonic()
+        self._heard_at = sent_at
         return True
 
     async def _live(self, slot: ConsumerSlot) -> None:
