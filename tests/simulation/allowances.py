@@ -62,7 +62,7 @@ STEPS_BACK = Allowance(
 )
 STOOD_STILL = Allowance(
     "a plan before the group's offset, of a driver that was removed or replaced while it stood still",
-    "a frozen process",
+    "a frozen process, or a coordinator that answers nothing",
     "40 s after that",
     "F19",
 )

@@ -267,11 +267,15 @@ class Checks(Watch):
     def planned(self, process: Process, offset: StreamOffset, began: float) -> None:
         """Check that a driver has planned only offsets of the log, and none before its group's committed offsets.
 
-        A driver that was removed or replaced during a suspension notices this at its next request to the group.
+        A driver that was removed or replaced during a suspension, or while its coordinator answered nothing, notices
+        this at the next answer of the group.
         """
         self.halts.planned(process, offset, began)
         gone_at = *self._lost_at, *self._replaced_at
-        stood_still = any(process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in gone_at)
+        is_slow = self._follows_fault(self._world.now, ("slow broker", "freeze broker"))
+        stood_still = any(
+            (is_slow or process.froze_at <= at) and at < self._world.now < at + _STANDS_STILL for at in gone_at
+        )
         for tp, span in offset.partitions.items():
             key = tp.topic, tp.partition
             if topic_id_of(offset.topics.get(tp.topic)) != self._cluster.topics[tp.topic].id:
