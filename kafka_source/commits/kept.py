@@ -1,4 +1,4 @@
-"""Choose where the offsets of a read are kept. Only this module makes `Offsets`."""
+"""Choose where the offsets of a read are kept."""
 
 from __future__ import annotations
 

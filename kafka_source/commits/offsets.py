@@ -151,8 +151,10 @@ class KeptOffsets(Offsets, ABC):
     """
 
     def __init__(self, group: str | None, policy: CommitPolicy, known: ReadPositions) -> None:
+        if group is None:
+            raise ValueError("the query has no group")
         self.keeps = policy.keeps
-        self._group, self._policy, self._known = group or "", policy, known
+        self._group, self._policy, self._known = group, policy, known
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
         self._failures = 0
 

@@ -393,7 +393,7 @@ class Query:
         is_truncated = any(
             cluster.log((tp.topic, tp.partition)).lost_from < span.end for tp, span in batch.partitions.items()
         )
-        has_failed = sum(isinstance(error, LostTransactionsError) for _, error in self.errors) > 1
+        has_failed = sum(isinstance(one, LostTransactionsError) for _, one in self.errors) > 1
         is_recreated = any(topic_id_of(known) != cluster.topics[name].id for name, known in batch.topics.items())
         return error.decided and (is_recreated or (is_truncated and has_failed))
 
