@@ -574,6 +574,11 @@ MUTATIONS = (
     Mutation("take the id before the task reads", (by_tasks._CommittingTask, "__init__"), _take_the_id_before_reading),
     Mutation("commit partitions of other members", (offsets.KeptOffsets, "_not_committed"), _commit_all),
     Mutation(
+        "commit a batch's step back without its epoch",
+        (offsets.KeptOffsets, "note_epochs"),
+        lambda _: lambda self, positions, epochs: None,
+    ),
+    Mutation(
         "leave a group that a late commit has set back",
         (as_members.AsMembers, "check_late"),
         lambda _: lambda self, *, now: None,
