@@ -109,6 +109,8 @@ class JoinRounds:
         self._others, self._siblings = OtherMembers(client, settings), siblings
         self._in_flight, self._leave = in_flight, leave
         self._led_generation = -1
+        # The claims that this query's plans have kept, by generation.
+        self._kept: dict[int, leader.Claims] = {}
         # Whether the group has a leader that does not know that it leads; see `_why_stale`.
         self._leader_unaware = False
 
@@ -279,7 +281,10 @@ class JoinRounds:
         strategy, group = slot.assignor(joined.protocol), self._settings.group
         # In the generations after `assigned_in`, the next rebalance began before a leader had sent an assignment.
         since = joined.generation - 1 if slot.assigned_in is None else min(slot.assigned_in, joined.generation - 1)
-        led = await leader.lead(self._client, group, strategy, joined, deadline, since, self._balance.work_lookup)
+        self._kept = {generation: claims for generation, claims in self._kept.items() if generation >= since}
+        kept, work = self._kept.get(since, {}), self._balance.work_lookup
+        led = await leader.lead(self._client, group, strategy, joined, deadline, since, kept, work)
+        self._kept[joined.generation] = led.claims
         self._balance.record_assignment(strategy, led, joined.generation)
         self._topics.record_assignment(led.topics, led.snapshot)
         self._led_generation = joined.generation

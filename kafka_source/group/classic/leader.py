@@ -9,6 +9,9 @@ assignment, and names it as held in the claiming member's assignment. So the cla
 partition. After this commit, the claiming member rejoins without the claim, and the next rebalance assigns the
 partition. Other clients claim nothing under an eager strategy.
 
+If a rebalance begins before a member has got its assignment, the member claims its partitions again, with the
+generation of its last assignment. The leader remembers which claims it has kept in between.
+
 All functions except `lead` are pure.
 """
 
@@ -46,6 +49,9 @@ from kafka_source.runtime.logs import once
 
 log = logging.getLogger(__name__)
 
+Claims = Mapping[str, Collection[TopicPartition]]
+"""Claimed partitions, by member id."""
+
 WorkOf = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionWork]]]
 """Looks up the work in partitions."""
 
@@ -55,7 +61,7 @@ _SIZE = struct.Struct(">i")
 
 
 def hold(
-    assignor: Assignor, group: GroupSubscription, plan: Mapping[str, Assignment], generations: range
+    assignor: Assignor, group: GroupSubscription, plan: Mapping[str, Assignment], generations: range, kept: Claims
 ) -> tuple[dict[str, Assignment], dict[str, tuple[TopicPartition, ...]]]:
     """Leave claimed partitions out of the assignments of other members.
 
@@ -65,6 +71,7 @@ def hold(
         plan: The strategy's assignments, by member id.
         generations: The generations whose claims count: from the last generation with assignments up to the previous
             generation. If a claim is older, another member may have read the partition since then.
+        kept: The claims that the leader kept in the first of these generations; these count too.
 
     Returns:
         The assignments, and the partitions held for each claiming member, by member id.
@@ -72,9 +79,8 @@ def hold(
     if assignor.redundant or RebalanceProtocol.COOPERATIVE in assignor.protocols:
         return dict(plan), {}
     claims = {
-        member: frozenset(subscription.owned)
-        for member, subscription in group.items()
-        if subscription.owned and subscription.generation in generations
+        member: frozenset(tp for tp in sub.owned if sub.generation in generations or tp in kept.get(member, ()))
+        for member, sub in group.items()
     }
     claimants = Counter(tp for claimed in claims.values() for tp in claimed)
     given = {tp: member for member, assignment in plan.items() for tp in assignment.partitions}
@@ -85,11 +91,11 @@ def hold(
     left_out = {tp for partitions in held.values() for tp in partitions}
     if not left_out:
         return dict(plan), {}
-    kept = {
+    given_now = {
         member: Assignment([tp for tp in assignment.partitions if tp not in left_out], assignment.user_data)
         for member, assignment in plan.items()
     }
-    return kept, {member: partitions for member, partitions in held.items() if partitions}
+    return given_now, {member: partitions for member, partitions in held.items() if partitions}
 
 
 def with_held(assignment: Assignment, held: tuple[TopicPartition, ...]) -> Assignment:
@@ -285,6 +291,7 @@ class Led:
         failed: The reason why the assignment failed, or None.
         group: The subscriptions of the members that got an assignment.
         plan: The assignments of the members in `group`, by member id.
+        claims: The claims that the assignments keep.
     """
 
     states: Mapping[str, bytes]
@@ -293,6 +300,7 @@ class Led:
     failed: str | None = None
     group: Mapping[str, Subscription] = field(default_factory=dict)
     plan: Mapping[str, Assignment] = field(default_factory=dict)
+    claims: Claims = field(default_factory=dict)
 
 
 async def lead(
@@ -302,6 +310,7 @@ async def lead(
     joined: Joined,
     deadline: Deadline,
     since: int,
+    kept: Claims,
     work: WorkOf | None = None,
 ) -> Led:
     """Compute the assignments of one generation; if that fails, the assignments contain the reason.
@@ -313,6 +322,7 @@ async def lead(
         joined: The leader's response to JoinGroup.
         deadline: The time limit.
         since: The generation since which no member has been assigned anything.
+        kept: The claims that this leader kept in that generation.
         work: Looks up lags and rates for a strategy that weighs them; None: they are unknown.
     """
     started = time.monotonic()
@@ -330,7 +340,7 @@ async def lead(
             cluster = replace(cluster, work=await work(partitions_of(cluster)))
         # In a thread, because the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
-        plan, held = hold(assignor, group, plan, range(since, joined.generation))
+        plan, held = hold(assignor, group, plan, range(since, joined.generation), kept)
         for member_id, topics_refused in starved.items():
             reason = refusal(topics_refused, snapshot.refused)
             plan[member_id] = failed(plan[member_id], reason)
@@ -357,7 +367,11 @@ async def lead(
             joined.generation,
             sum(map(len, held.values())),
         )
-    return Led(encode(plan, held), topics, snapshot, group=group, plan=plan)
+    claims = {
+        member: frozenset(group[member].owned) & {*assignment.partitions, *held.get(member, ())}
+        for member, assignment in plan.items()
+    }
+    return Led(encode(plan, held), topics, snapshot, group=group, plan=plan, claims=claims)
 
 
 def _log_starved(group_id: str, joined: Joined, member_id: str, reason: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 
 from assignors import Assignment, Assignor, Subscription, TopicPartition, WireFormatError, encode_assignment, load
-from kafka_source.group.classic.leader import hold, with_held, without_held
+from kafka_source.group.classic.leader import Claims, hold, with_held, without_held
 
 T = [TopicPartition("t", n) for n in range(4)]
 
@@ -21,9 +23,12 @@ def plan(**given: list[TopicPartition]) -> dict[str, Assignment]:
 
 
 def held_of(
-    members: dict[str, Subscription], planned: dict[str, Assignment], assignor: Assignor | None = None
+    members: dict[str, Subscription],
+    planned: dict[str, Assignment],
+    assignor: Assignor | None = None,
+    before: Claims = MappingProxyType({}),
 ) -> tuple[dict[str, list[TopicPartition]], dict[str, tuple[TopicPartition, ...]]]:
-    kept, held = hold(assignor or load("range"), members, planned, range(5, 7))
+    kept, held = hold(assignor or load("range"), members, planned, range(5, 7), before)
     return {member: list(assignment.partitions) for member, assignment in kept.items()}, held
 
 
@@ -35,6 +40,11 @@ def test_a_claimed_partition_that_another_member_would_get_is_nobodys_and_held()
 
 def test_a_claim_counts_where_the_generation_after_it_had_no_assignments() -> None:
     assert held_of(group(5, a=T[:3], b=[]), plan(a=T[:2], b=T[2:]))[1] == {"a": (T[2],)}
+
+
+def test_an_older_claim_counts_where_the_leader_has_kept_it_meanwhile() -> None:
+    before = {"a": {T[1], T[2]}, "b": {T[3]}}
+    assert held_of(group(4, a=T[:3], b=[]), plan(a=[], b=T), before=before)[1] == {"a": (T[1], T[2])}
 
 
 def test_what_stays_with_its_member_or_is_nobodys_is_not_held() -> None:
