@@ -127,8 +127,9 @@ def rewind_running_group(
         # Described before the offsets are checked, because they are offsets of these topics.
         topics = client.run(_describe_topics(client, named, Deadline(_DESCRIBE_SECONDS)))
         if isinstance(offsets, Mapping):
-            _check_exist(Cluster(settings, client=client), group, offsets)
-            aim = _to_offsets(offsets)
+            aim = _to_offsets(settings, group, offsets)
+            # Refuse a wrong offset before the members stop. A log may lose the offset while the members finish.
+            aim(client, {})
         else:
             aim = _to_target(settings, offsets, partitions)
         return _rewind(client, group, named, aim, topics, rewind_id, Deadline(timeout))
@@ -150,8 +151,9 @@ async def _describe_topics(
     return ids, snapshot.cluster_id
 
 
-def _to_offsets(offsets: Mapping[TopicPartition, int]) -> _Aim:
-    def aim(_: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+def _to_offsets(settings: Settings, group: str, offsets: Mapping[TopicPartition, int]) -> _Aim:
+    def aim(client: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+        _check_exist(Cluster(settings, client=client), group, offsets)
         return tuple(
             Move(tp.topic, tp.partition, before.get(tp), offset, offset) for tp, offset in sorted(offsets.items())
         )

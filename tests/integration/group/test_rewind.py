@@ -24,7 +24,7 @@ from kafkagroup import pinned
 from kafkagroup.admin import Groups, RunningRewind, rewind_running_group, running_group
 from tests.support.memberships import leave
 from tests.support.queries import Job, Pipe
-from tests.support.records import create_again, produce, reader
+from tests.support.records import create_again, delete_before, produce, reader
 from tests.support.rewinding import COUNT, PARTITIONS, Runner, Streams, all_committed, covered, ends
 from tests.support.waiting import wait_until
 
@@ -268,6 +268,20 @@ def test_the_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_set(
             create_it_again()
         reading.rejoin(60)
         with pytest.raises(ApplicationRecoverableError, match="created again"):
+            rewinding.result(60)
+    assert groups.committed(group) == {}
+
+
+def test_an_offset_that_is_deleted_meanwhile_is_not_set(kafka, settings, groups, members, name, group):
+    tp = TopicPartition(name, 0)
+    reading = members.make(name, slots=1)
+    reading.join(30)
+    with ThreadPoolExecutor(1) as pool:
+        rewinding = pool.submit(rewind_running_group, settings, group, {tp: 2}, timeout=60)
+        wait_until(reading.rebalance_needed, "the program to join")
+        delete_before(kafka, name, {0: 5})
+        reading.rejoin(60)
+        with pytest.raises(InvalidConfigurationError, match=f"{name}-0 has no offset 2; it takes one from 5 to"):
             rewinding.result(60)
     assert groups.committed(group) == {}
 
