@@ -251,17 +251,14 @@ class Faults(Watch):
 
     def _rewind(self, tp: Key, how: float) -> None:
         """Let a program rewind the group: while it runs, or (half of the time) after a stop."""
-        entry = self._parts.group.offsets.get(tp)
-        if entry is None or not entry.is_of(self._cluster.topics[tp[0]].id):
+        topic, group = self._cluster.topics[TOPIC], self._parts.group
+        entry = group.offsets.get(tp)
+        if entry is None or not entry.is_of(topic.id):
             return
         if how >= 0.5:
             for query in self._parts.queries:
                 query.kill(40.0)
-        # An offset after the place where a log diverges would skip new records there.
-        most = min(self._cluster.end(tp), self._cluster.log(tp).lost_from)
-        offsets = {TopicPartition(*tp): min(most, int(how * 2 % 1 * entry.offset))}
         settings = Settings({"bootstrap.servers": self._cluster.bootstrap_servers, "request.timeout.ms": "10000"})
-        topic = self._cluster.topics[TOPIC]
         operator = self._world.process(f"operator-{len(self._parts.operators)}")
         self._parts.operators.append(operator)
         if how >= 0.5:
@@ -269,13 +266,16 @@ class Faults(Watch):
 
         def work() -> None:
             for _ in range(4):
-                if self._cluster.topics[TOPIC] is not topic:
+                if self._cluster.topics[TOPIC] is not topic or tp not in group.offsets:
                     break
+                # An offset after the group's offset, or after the place where a log diverges, would skip records there.
+                most = min(self._cluster.end(tp), self._cluster.log(tp).lost_from, group.offsets[tp].offset)
+                wanted = {TopicPartition(*tp): min(most, int(how * 2 % 1 * entry.offset))}
                 try:
                     if how < 0.5:
-                        rewind_running_group(settings, GROUP_ID, offsets, timeout=20.0)
+                        rewind_running_group(settings, GROUP_ID, wanted, timeout=20.0)
                     else:
-                        Groups(settings).rewind(GROUP_ID, offsets)
+                        Groups(settings).rewind(GROUP_ID, wanted)
                     break
                 except KafkaGroupError as error:
                     self._world.tell(operator.name, f"cannot rewind: {type(error).__name__}: {error}")

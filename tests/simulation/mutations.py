@@ -52,7 +52,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.standstill import Standstill
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
-from kafkagroup.admin import Stand
+from kafkagroup.admin import Stand, running_group
 from kafkagroup.admin import halts as admin_halts
 from kafkagroup.admin.rows import Rows
 from tests.simulation.allowances import ALLOWANCES, RARE, UNSEEN, Allowance
@@ -201,6 +201,17 @@ def _two_owners(right: Any) -> Any:
         return {**plan, members[-1]: Assignment([*last.partitions, *given[:1]], last.user_data)}
 
     return assign
+
+
+def _only_once_for_each_rewind(right: Any) -> Any:
+    checked: set[int] = set()
+
+    def check(cluster: Any, group: str, offsets: Any) -> None:
+        if id(offsets) not in checked:
+            right(cluster, group, offsets)
+        checked.add(id(offsets))
+
+    return check
 
 
 def _first_at_the_end(right: Any) -> Any:
@@ -569,6 +580,16 @@ MUTATIONS = (
     ),
     Mutation("send heartbeats too seldom", (background.Heartbeats, "beat"), _seldom_heartbeats),
     Mutation("give a partition to two members", (leader, "assign"), _two_owners),
+    Mutation(
+        "forget the claims of members that a rebalance has overtaken",
+        (leader, "hold"),
+        lambda right: lambda *args: right(*args[:-1], {}),
+    ),
+    Mutation(
+        "check the offsets of a rewind before the members stop only",
+        (running_group, "_check_exist"),
+        _only_once_for_each_rewind,
+    ),
     Mutation("begin new partitions at their end", (facts.Look, "starts"), _first_at_the_end),
     Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
     Mutation("take the id before the task reads", (by_tasks._CommittingTask, "__init__"), _take_the_id_before_reading),

@@ -125,6 +125,10 @@ class ConsumerCoordinators:
             request.member_epoch < member.epoch
             and (request.member_epoch != member.previous or owned is None or not owned <= member.assigned)
         ):
+            if request.member_epoch != 0:
+                # Two responses that raise the epoch were lost. The member has to leave, and then joins again.
+                for watch in self._groups.watches:
+                    watch.lost(member.member_id, "its epoch is too old")
             return _refused(E.FENCED_MEMBER_EPOCH)
         if request.rebalance_timeout_ms >= 0:
             member.rebalance = request.rebalance_timeout_ms / 1000

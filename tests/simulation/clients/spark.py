@@ -387,15 +387,16 @@ class Query:
     def _rows_are_gone(self, error: LostTransactionsError) -> bool:
         """Return whether no replay can write the lost records of a decided batch again.
 
-        Its topic was created again, or its log was truncated and a replay has failed for the same reason.
+        Its topic was created again, or its log has lost records and a replay has failed for the same reason.
         """
         cluster, batch = self.output.cluster, self.checkpoint.newest
-        is_truncated = any(
-            cluster.log((tp.topic, tp.partition)).lost_from < span.end for tp, span in batch.partitions.items()
+        has_lost_records = any(
+            log.lost_from < span.end or log.read.start > span.start
+            for log, span in ((cluster.log((tp.topic, tp.partition)), span) for tp, span in batch.partitions.items())
         )
         has_failed = sum(isinstance(one, LostTransactionsError) for _, one in self.errors) > 1
         is_recreated = any(topic_id_of(known) != cluster.topics[name].id for name, known in batch.topics.items())
-        return error.decided and (is_recreated or (is_truncated and has_failed))
+        return error.decided and (is_recreated or (has_lost_records and has_failed))
 
     def _accept_loss(self, error: LostTransactionsError) -> None:
         """Continue without lost transactions, as the error advises: `kafkagroup transactions commit --accept-loss`."""
