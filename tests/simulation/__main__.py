@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.simulation.campaign import find, run_seeds
 from tests.simulation.checks import Verdict
 from tests.simulation.halts import with_halts
+from tests.simulation.history import history_of, scenario_to_judge
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import Run, run, shortened
 from tests.simulation.scenario import Scenario
@@ -52,7 +53,12 @@ def main() -> int:
     trace.add_argument("seeds", type=int, nargs="+")
     actions = commands.add_parser("actions", help="print what the sinks of some seeds do, as actions of the model")
     actions.add_argument("seeds", type=int, nargs="+")
-    actions.add_argument("--with-defect", default="", help="apply the mutation of this name")
+    history = commands.add_parser("history", help="write the histories of some seeds for Jepsen's checker of Kafka")
+    history.add_argument("first", type=int)
+    history.add_argument("last", type=int)
+    history.add_argument("folder", type=Path)
+    for one in (actions, history):
+        one.add_argument("--with-defect", default="", help="apply the mutation of this name")
     search = commands.add_parser("mutations", help="put defects back, and check whether their stories find them")
     search.add_argument("--seeds", type=int, default=0, help="seeds to try if a defect's story does not find it")
     search.add_argument("--first", type=int, default=0, help="the first of these seeds")
@@ -77,13 +83,25 @@ def main() -> int:
         verdicts = [run(seed) for seed in given.seeds]
         print("\n".join(verdict.tell(_ALL_LINES) for verdict in verdicts))
         return 1 if any(verdict.problems for verdict in verdicts) else 0
-    if given.command == "actions":
+    if given.command in ("actions", "history"):
         defects = [one for one in MUTATIONS if one.name == given.with_defect]
         with defects[0].applied() if given.with_defect else contextlib.nullcontext():
+            if given.command == "history":
+                _write_histories(range(given.first, given.last), given.folder)
+                return 0
             found = [trace_of(seed) for seed in given.seeds]
         print(json.dumps([one.as_json() for one in found if one is not None]))
         return 0
     return _mutations(range(given.first, given.first + given.seeds), given.only, keep=given.keep)
+
+
+def _write_histories(seeds: range, folder: Path) -> None:
+    for seed in seeds:
+        scenario = scenario_to_judge(seed)
+        if scenario is not None:
+            judged = Run(scenario)
+            judged.run()
+            history_of(judged).write(folder / f"{seed}.edn")
 
 
 def _mutations(seeds: range, only: str, *, keep: bool) -> int:

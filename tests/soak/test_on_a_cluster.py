@@ -6,6 +6,7 @@ One query copies exactly once, with speculation; two share their groups with Jav
 another strategy at each start, and reads a topic besides that grows, is created again and loses records. It prints its
 seed and each fault. KAFKAGROUP_SEED=… chooses the same faults again, KAFKAGROUP_SOAK_MINUTES=… another duration.
 KAFKAGROUP_TEST_BROKERS=… has it use brokers that run already, without faults of brokers and of the network.
+KAFKAGROUP_HISTORY=FILE has it write the history of the copy, for a checker that is not ours.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tests.soak.faults import Faults
 from tests.soak.measure import Curves, rising
 from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_started
 from tests.soak.side_topic import SIDE, SideTopic
+from tests.support.history import History, parts
 from tests.support.other_brokers import other_brokers
 from tests.support.records import CommittedReader
 from tests.support.waiting import wait_until
@@ -217,6 +219,19 @@ def check_same(source: CommittedReader, copy: CommittedReader) -> None:
     assert sides[0] == sides[1]
 
 
+def history_of(source: CommittedReader, copy: CommittedReader) -> History:
+    """Return the history of the input's writer, and of a reader that takes each copy for the record itself."""
+    history = History()
+    offsets = {value: offset for _, offset, _, value in source.records}
+    for sent in parts([(partition, (offset, int(value))) for partition, offset, _, value in source.records]):
+        history.send(0, sent)
+    history.assign(1, range(PARTITIONS))
+    for read in parts([(partition, (offsets[value], int(value))) for partition, _, _, value in copy.records]):
+        history.poll(1, read)
+    history.poll(1, [])
+    return history
+
+
 @pytest.mark.long
 @pytest.mark.timeout(MINUTES * 60 + 3600)
 def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
@@ -256,6 +271,8 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
         wait_until(lambda: not running.workers.executors(), "the end of all executors", 60)
         with CommittedReader(running.kafka.internal_bootstrap_servers, "soak-once", PARTITIONS) as after:
             after.wait_for(load.count)
+            if path := os.environ.get("KAFKAGROUP_HISTORY"):
+                history_of(running.source, after).write(Path(path))
             check_same(running.source, after)
             assert sorted(after.records) == sorted(running.copy.reader.records)
         for reader in (running.copy.reader, running.source):
