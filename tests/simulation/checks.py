@@ -17,6 +17,7 @@ from kafka_source.errors import (
     LostTransactionsError,
     RetriableError,
 )
+from kafka_source.fetch.protocol import BY_ID
 from kafka_source.kafka_client import topic_id_of
 from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import StreamOffset
@@ -28,6 +29,7 @@ from tests.simulation.allowances import (
     BATCH_FENCED,
     BEGINS_AGAIN,
     BEGUN_LATE,
+    BY_NAME,
     DATA_LOSS,
     DELETED,
     JOB_FAILED,
@@ -413,6 +415,9 @@ class Checks(Watch):
         """
         if self._scenario.commit == "sink":
             return self._allows(DELETED, if_=self._went_with_its_topic(part))
+        is_by_name = self._cluster.fetches.version < BY_ID and self._scenario.sink and not self._scenario.exactly_once
+        if self._allows(BY_NAME, if_=is_by_name and self._cluster.topics[TOPIC].created_at > 0):
+            return True
         plans = self._output.planned_at(part)
         taken = self._taken_again_at.get((TOPIC, part[1]), [])
         latest = max([*plans, *(at for at in taken if at <= max(plans) + _STANDS_STILL)])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tests.simulation.brokers.logs import COMMITTED
+from tests.simulation.brokers.logs import COMMITTED, OPEN
 from tests.simulation.clients.jobs import OUTPUT
 from tests.simulation.clients.spark import Output
 from tests.simulation.parts import TOPIC
@@ -36,8 +36,8 @@ def scenario_to_judge(seed: int) -> Scenario | None:
 def history_of(run: Run) -> History:
     """Return the history of a run that has ended.
 
-    A writer of the input writes each record batch. Each micro-batch is a transaction, which writes the visible records
-    of its tasks to the output. Then a reader reads the output, and takes each copy for the record itself too.
+    A writer of the input writes each record batch. Each micro-batch is a transaction, which writes the committed
+    records of its tasks to the output. Then a reader reads the output, and takes each copy for the record itself too.
     """
     history, cluster = History(), run.cluster
     for key, partition in enumerate(cluster.topics[TOPIC].partitions):
@@ -47,13 +47,15 @@ def history_of(run: Run) -> History:
                 history.send(_WRITER, records, outcome=":ok" if batch.aborted_from < 0 else ":fail")
     copies = list(_copies(run.parts.output))
     written: dict[str, list[Record]] = {}
-    for one in copies:
+    # The checker needs unique values in each partition, so a second copy is only read.
+    for one in {(one.copy[0], one.copy[1][1]): one for one in reversed(copies)}.values():
         written.setdefault(one.micro_batch, []).append(one.copy)
     names = [query.name for query in run.parts.queries]
     for micro_batch, records in sorted(written.items(), key=lambda one: int(one[0].split()[1])):
-        history.send(_QUERIES + names.index(micro_batch.split()[0]), records)
+        history.send(_QUERIES + names.index(micro_batch.split()[0]), sorted(records))
     history.assign(_READER, {key for one in copies for key, _ in (one.copy, one.record)})
-    for part in parts([one.copy for one in copies] + [one.record for one in copies]):
+    read = [one for one in copies if one.can_be_read]
+    for part in parts([one.copy for one in read] + [one.record for one in read]):
         history.poll(_READER, part)
     history.poll(_READER, [])
     return history
@@ -61,22 +63,29 @@ def history_of(run: Run) -> History:
 
 @dataclass(frozen=True)
 class _Copy:
-    """A visible record of the output, and the record of the input that it is a copy of."""
+    """A committed record of the output, and the record of the input that it is a copy of.
+
+    Attributes:
+        can_be_read: Whether no earlier transaction in the log is open.
+    """
 
     micro_batch: str
     copy: Record
     record: Record
+    can_be_read: bool
 
 
 def _copies(output: Output) -> Iterator[_Copy]:
-    """Yield the visible records of the output, in the order of its logs."""
+    """Yield the committed records of the output, in the order of its logs."""
     for key, log in enumerate((one.log for one in output.cluster.topics[OUTPUT].partitions), _OUTPUT_KEYS):
-        at = 0
-        for value in (value for one in log.batches if one.state == COMMITTED for value in one.values):
-            micro_batch, topic_id, number, _, start, end = json.loads(value)
-            source = output.cluster.log_of(topic_id, number)
-            for offset in range(start, end):
-                if source is None or offset not in source.read.gaps:
-                    copy = key, (at, number * _OFFSETS + offset)
-                    yield _Copy(micro_batch, copy, (number, (offset, offset)))
-                    at += 1
+        at, can_be_read = 0, True
+        for appended in log.batches:
+            can_be_read &= appended.state != OPEN
+            for value in appended.values if appended.state == COMMITTED else ():
+                micro_batch, topic_id, number, _, start, end = json.loads(value)
+                source = output.cluster.log_of(topic_id, number)
+                for offset in range(start, end):
+                    if source is None or offset not in source.read.gaps:
+                        copy = key, (at, number * _OFFSETS + offset)
+                        yield _Copy(micro_batch, copy, (number, (offset, offset)), can_be_read)
+                        at += 1

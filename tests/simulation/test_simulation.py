@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,16 @@ def test_a_seed_determines_everything() -> None:
     once, again = run_simulator("trace", *seeds), run_simulator("trace", *reversed(seeds))
     assert sorted(once.splitlines()) == sorted(again.splitlines())
     assert once.count("\n") > 100
+
+
+def test_the_history_of_a_run_has_each_record_as_written_and_as_read(tmp_path: Path) -> None:
+    run_simulator("history", "26", "27", str(tmp_path))
+    text = (tmp_path / "26.edn").read_text()
+    written = re.findall(r":send (\d+) \[(\d+) \d+\]", text)
+    polls = re.findall(r"(\d+) \[(\[\d+ \d+\](?: \[\d+ \d+\])*)\]", text)
+    read = [(key, offset) for key, placed in polls for offset in re.findall(r"\[(\d+) ", placed)]
+    assert len(written) > 1000
+    assert sorted(read) == sorted(written)
 
 
 def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_on() -> None:
