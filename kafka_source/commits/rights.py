@@ -94,7 +94,10 @@ class Right:
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
-        return any(within(entry.offset) >= since for entry in asked.values())
+        if not asked or any(within(entry.offset) >= since for entry in asked.values()):
+            return bool(asked)
+        # With a topic, brokers delete the answer to earlier requests.
+        return not await fetch_entries(client, REJOINED.of(group, self.id), partitions, deadline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from unittest import mock
 import kafkagroup_native as kernel
 
 from assignors import Assignment
-from kafka_source.commits import as_members, by_sink, by_tasks, halts, offsets, source_offsets
+from kafka_source.commits import as_members, by_sink, by_tasks, halts, offsets, rights, source_offsets
+from kafka_source.commits.side_groups import ASKED, within
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import CorruptRecordsError, FencedError
 from kafka_source.fetch import protocol
@@ -31,6 +32,7 @@ from kafka_source.group.consumer import member_state
 from kafka_source.group.consumer import membership as consumer_membership
 from kafka_source.group.consumer import slot as consumer_slot
 from kafka_source.group.rebalance_log import Reason
+from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.driver_figures import RebalanceCause
@@ -201,6 +203,14 @@ def _two_owners(right: Any) -> Any:
         return {**plan, members[-1]: Assignment([*last.partitions, *given[:1]], last.user_data)}
 
     return assign
+
+
+def _answers_outlive_their_topic(right: Any) -> Any:
+    async def is_renewal_asked(self: Any, client: Any, group: str, partitions: Any, since: int, deadline: Any) -> bool:
+        asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
+        return any(within(entry.offset) >= since for entry in asked.values())
+
+    return is_renewal_asked
 
 
 def _only_once_for_each_rewind(right: Any) -> Any:
@@ -629,6 +639,7 @@ MUTATIONS = (
         (model.OwnedPartitions, "slots_of"),
         lambda _: lambda self, topics: self.slots,
     ),
+    Mutation("answer no task again", (rights.Right, "is_renewal_asked"), _answers_outlive_their_topic),
     Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
