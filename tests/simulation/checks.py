@@ -22,34 +22,7 @@ from kafka_source.kafka_client import topic_id_of
 from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase import ledger
-from tests.simulation.allowances import (
-    AFTER_END,
-    AFTER_REMOVAL,
-    AFTER_SET_BACK,
-    BATCH_FENCED,
-    BEGINS_AGAIN,
-    BEGUN_LATE,
-    BY_NAME,
-    DATA_LOSS,
-    DELETED,
-    JOB_FAILED,
-    LATE_COMMIT,
-    NO_BROKER,
-    OF_ANOTHER,
-    ON_ITS_WAY,
-    OUT_OF_ORDER,
-    REMOVED,
-    REWIND_IN_GROUP,
-    STEPS_BACK,
-    STOOD_STILL,
-    STOPS,
-    TAKEN_LATE,
-    TIMED_OUT,
-    TRANSACTIONS_LOST,
-    TRUNCATED,
-    UNRELEASED,
-    Allowance,
-)
+from tests.simulation import allowances
 from tests.simulation.brokers.cluster import Range
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
@@ -185,8 +158,8 @@ class Checks(Watch):
             is_on_its_way = is_young and client in self._parts.plain
             breaks = entry.offset > written or (before is not None and entry.offset < before.offset)
             if is_on_its_way and breaks:
-                self._output.of_predecessor[tp] = entry.offset
-            if is_on_its_way and (not breaks or self._allows(ON_ITS_WAY)):
+                self._output.of_predecessor[str(self._cluster.topics[TOPIC].id), tp[1]] = entry.offset
+            if is_on_its_way and (not breaks or self._allows(allowances.ON_ITS_WAY)):
                 continue
             if OffsetNote.parse(entry.metadata).rewound is not None and client in self._parts.operators:
                 known = str(self._cluster.topics[tp[0]].id), tp[1]
@@ -203,11 +176,12 @@ class Checks(Watch):
                 self._output.rewound += [(one, *since) for one in self._cluster.fetch(tp, entry.offset, end)]
                 continue
             if entry.offset > written and not (
-                self._allows(TRUNCATED, if_=entry.offset <= self._cluster.log(tp).lost_up_to)
+                self._allows(allowances.TRUNCATED, if_=entry.offset <= self._cluster.log(tp).lost_up_to)
                 # A transaction that times out or is overtaken after its commit was decided is lost until its batch is
                 # replayed. Kafka has no request that decides and commits at once.
                 or self._allows(
-                    TIMED_OUT, if_=entry.offset <= self._output.durable(lost=self._lost_transactions).get(tp, 0)
+                    allowances.TIMED_OUT,
+                    if_=entry.offset <= self._output.durable(lost=self._lost_transactions).get(tp, 0),
                 )
             ):
                 self._note(f"{name} is committed up to {entry.offset}, and written up to {written} only")
@@ -223,14 +197,14 @@ class Checks(Watch):
             reached = self._set_back.pop(tp, 0 if before is None else before.offset)
             if before is None or entry.offset >= before.offset:
                 continue
-            if self._allows(LATE_COMMIT, if_=is_late):
+            if self._allows(allowances.LATE_COMMIT, if_=is_late):
                 self._set_back_at.append(self._world.now)
                 if client in self._parts.plain:
                     self._set_back[tp] = reached
-            elif self._allows(BEGINS_AGAIN, if_=self._begins_again(tp, before, entry.offset)):
+            elif self._allows(allowances.BEGINS_AGAIN, if_=self._begins_again(tp, before, entry.offset)):
                 self._set_back_at.append(self._world.now)
             elif written >= before.offset and not self._allows(
-                STEPS_BACK, if_=self._steps_back(str(client), tp, entry.offset, "commit")
+                allowances.STEPS_BACK, if_=self._steps_back(str(client), tp, entry.offset, "commit")
             ):
                 # In other cases, the group follows a query that has found lost records.
                 self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")
@@ -255,7 +229,7 @@ class Checks(Watch):
         self._set_back_at.append(self._world.now)
         return True
 
-    def _allows(self, allowance: Allowance, *, if_: bool = True) -> bool:
+    def _allows(self, allowance: allowances.Allowance, *, if_: bool = True) -> bool:
         """Return whether a failed rule is excused by this allowance, and count the allowance."""
         self._verdict.allowed[allowance.name] += if_
         return if_
@@ -287,9 +261,9 @@ class Checks(Watch):
             if entry is None or not span.start < min(span.end, entry.offset) or not self._is_of_now(key, entry):
                 continue
             if self._output.durable().get(key, 0) > span.start and not (
-                self._allows(STOOD_STILL, if_=stood_still)
-                or self._allows(BEGINS_AGAIN, if_=self._begins_again(key, entry, span.start))
-                or self._allows(STEPS_BACK, if_=self._steps_back(process.name, key, span.start, "plan"))
+                self._allows(allowances.STOOD_STILL, if_=stood_still)
+                or self._allows(allowances.BEGINS_AGAIN, if_=self._begins_again(key, entry, span.start))
+                or self._allows(allowances.STEPS_BACK, if_=self._steps_back(process.name, key, span.start, "plan"))
             ):
                 self._note(f"{process.name} plans {tp} from {span.start}, and the group has {entry.offset}")
 
@@ -379,9 +353,9 @@ class Checks(Watch):
         if left := self._output.not_read_again():
             problems.append(f"rewound and not read again: {left[:3]}")
         found = self._parts.transactions.open()
-        if opened := [one for one in found if not self._allows(BEGUN_LATE, if_=self._is_begun_late(one))]:
+        if opened := [one for one in found if not self._allows(allowances.BEGUN_LATE, if_=self._is_begun_late(one))]:
             problems.append(f"open transactions: {', '.join(opened)}")
-        if lost := [at for at in self._lost_at if not self._allows(REMOVED, if_=self._explains_removal(at))]:
+        if lost := [at for at in self._lost_at if not self._allows(allowances.REMOVED, if_=self._explains_removal(at))]:
             problems.append(f"members were removed at {lost} without a fault that explains it")
         if twice := [one for one in self._output.twice(of_one_batch=exactly_once) if not self._may_repeat(one)]:
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
@@ -403,7 +377,7 @@ class Checks(Watch):
         # The lost part of a decided batch is written again, after later records that other members have read.
         again = bool(self._decided_ids & self._lost_transactions)
         late = [one for one in output.out_of_order() if not self._may_repeat(one)]
-        if late and not self._allows(OUT_OF_ORDER, if_=again):
+        if late and not self._allows(allowances.OUT_OF_ORDER, if_=again):
             problems.append(f"out of order in the output: {late[:3]}")
 
     def _may_repeat(self, part: Range) -> bool:
@@ -414,18 +388,18 @@ class Checks(Watch):
         the last plan of the records, or until slots of a planned batch have the partition again.
         """
         if self._scenario.commit == "sink":
-            return self._allows(DELETED, if_=self._went_with_its_topic(part))
+            return self._allows(allowances.DELETED, if_=self._went_with_its_topic(part))
         is_by_name = self._cluster.fetches.version < BY_ID and self._scenario.sink and not self._scenario.exactly_once
-        if self._allows(BY_NAME, if_=is_by_name and self._cluster.topics[TOPIC].created_at > 0):
+        if self._allows(allowances.BY_NAME, if_=is_by_name and self._cluster.topics[TOPIC].created_at > 0):
             return True
         plans = self._output.planned_at(part)
         taken = self._taken_again_at.get((TOPIC, part[1]), [])
         latest = max([*plans, *(at for at in taken if at <= max(plans) + _STANDS_STILL)])
         happened = (
-            (AFTER_REMOVAL, self._lost_at),
-            (AFTER_END, [at for query in self._parts.queries for at in query.ended_at]),
-            (AFTER_SET_BACK, self._set_back_at),
-            (OF_ANOTHER, [at for other in self._parts.others for at in other.repeats_at]),
+            (allowances.AFTER_REMOVAL, self._lost_at),
+            (allowances.AFTER_END, [at for query in self._parts.queries for at in query.ended_at]),
+            (allowances.AFTER_SET_BACK, self._set_back_at),
+            (allowances.OF_ANOTHER, [at for other in self._parts.others for at in other.repeats_at]),
         )
         return any(
             self._allows(allowance, if_=any(min(plans) - _STANDS_STILL <= at <= latest for at in times))
@@ -453,30 +427,36 @@ class Checks(Watch):
         """Return whether the faults explain that a query or a batch has ended with this error."""
         scenario = self._scenario
         if isinstance(failure, BootstrapError):
-            return self._allows(NO_BROKER)
+            return self._allows(allowances.NO_BROKER)
         if at > scenario.seconds + _FAULTS_LAST:
             return False
         if isinstance(failure, DataLossError):
-            return self._allows(DATA_LOSS, if_=scenario.fail_on_loss and self._follows_fault(at, LOSES_RECORDS))
+            return self._allows(
+                allowances.DATA_LOSS, if_=scenario.fail_on_loss and self._follows_fault(at, LOSES_RECORDS)
+            )
         if failure.code == ErrorCode.FENCED_INSTANCE_ID and any(one in str(failure) for one in self._taken_late):
-            return self._allows(TAKEN_LATE)
+            return self._allows(allowances.TAKEN_LATE)
         if failure.code == ErrorCode.UNRELEASED_INSTANCE_ID:
             # The query waits for a minute.
             sessions = 1 + sum(what.startswith(f"coordinator of {GROUP_ID} moves") for *_, what in self._world.story)
             waits = sessions * scenario.session_ms >= 60_000 or self._follows_fault(at, ("replace",))
-            return self._allows(UNRELEASED, if_=waits)
+            return self._allows(allowances.UNRELEASED, if_=waits)
         if of_batch and failure.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             # Batch reads do not support a rewind.
-            return self._allows(REWIND_IN_GROUP, if_=self._follows_fault(at, ("rewind",)))
+            return self._allows(allowances.REWIND_IN_GROUP, if_=self._follows_fault(at, ("rewind",)))
         if of_batch and isinstance(failure, FencedError):
             comes_late = scenario.batch_poll_ms < LONG_POLL_MS
-            return self._allows(BATCH_FENCED, if_=comes_late or self._follows_fault(at, _FENCES))
+            return self._allows(allowances.BATCH_FENCED, if_=comes_late or self._follows_fault(at, _FENCES))
         if not scenario.runs_tasks and not of_batch:
             lost = any(one <= at <= one + _FAULTS_LAST for one in self._lost_at)
-            return self._allows(STOPS, if_=isinstance(failure, FencedError) and lost and scenario.on_lost == "stop")
+            return self._allows(
+                allowances.STOPS, if_=isinstance(failure, FencedError) and lost and scenario.on_lost == "stop"
+            )
         if isinstance(failure, LostTransactionsError) and failure.decided:
-            return self._allows(TRANSACTIONS_LOST, if_=self._lost_transactions >= set(failure.transactional_ids))
+            return self._allows(
+                allowances.TRANSACTIONS_LOST, if_=self._lost_transactions >= set(failure.transactional_ids)
+            )
         # A query runs its batch again after a restart, for whatever reason the job failed.
         is_repeatable = isinstance(failure, RetriableError | AbortableError | ApplicationRecoverableError)
         after = self._follows_fault(at, _FENCES if isinstance(failure, FencedError) else None)
-        return self._allows(JOB_FAILED, if_=is_repeatable and after)
+        return self._allows(allowances.JOB_FAILED, if_=is_repeatable and after)

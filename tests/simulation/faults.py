@@ -394,8 +394,9 @@ class Faults(Watch):
         """
         group = self._parts.group
         for tp, span in sorted(StreamOffset.from_json(query.checkpoint.offsets[-1]).partitions.items()):
-            entry = group.offsets.get(tp)
-            if span.start < span.end and entry is not None and entry.offset == span.start:
+            entry, topic_id = group.offsets.get(tp), self._cluster.topics[tp.topic].id
+            is_current = entry is not None and entry.is_of(topic_id) and entry.offset == span.start
+            if span.start < span.end and is_current:
                 end = span.start + 1 + int(how * (span.end - span.start))
                 self._world.tell("somebody", f"reads and commits {tp.topic}-{tp.partition} from {span.start} to {end}")
                 output, read = self._parts.output, tuple(self._cluster.fetch(tp, span.start, end))

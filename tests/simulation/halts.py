@@ -44,6 +44,7 @@ def with_halts(scenario: Scenario) -> Scenario:
         # Some batches take up to 8 s.
         share_of_long=rng.choice((scenario.share_of_long, 1.0)),
         batches=0,
+        selects="subscribe",
         others=0 if is_calm else scenario.others,
         listens=rng.random() < 0.5,
         retention=rng.choice((math.inf, 15.0)) if is_calm else math.inf,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 
 from kafkagroup.admin import Halted
@@ -102,18 +103,17 @@ class Parts:
 
     def _options(self, query: int) -> dict[str, str]:
         scenario = self.scenario
+        is_assigned = scenario.selects == "assign"
         options = {
             "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
-            "subscribe": TOPIC,
+            scenario.selects: json.dumps({TOPIC: [*range(scenario.partitions)]}) if is_assigned else TOPIC,
             "kafka.group.id": GROUP_ID,
-            "group.members": str(scenario.slots),
             "startingOffsets": "earliest",
             "kafka.max.poll.interval.ms": str(LONG_POLL_MS),
             "kafka.request.timeout.ms": "10000",
             "kafka.metadata.max.age.ms": "5000",
             "commit.transactional": str(scenario.transactional).lower(),
             "maxOffsetsPerTrigger": "200",
-            "group.on.lost": scenario.on_lost,
             "failOnDataLoss": str(scenario.fail_on_loss).lower(),
         }
         if scenario.static:
@@ -132,6 +132,9 @@ class Parts:
             }
             if scenario.reading.far:
                 options["kafka.client.rack"] = "elsewhere"
+        if is_assigned:
+            return options
+        options |= {"group.members": str(scenario.slots), "group.on.lost": scenario.on_lost}
         if scenario.strategy == CONSUMER:
             return {**options, "kafka.group.protocol": "consumer"}
         return {

@@ -50,6 +50,8 @@ _CHANGES_VERSION = "change transactions"
 LOSES_RECORDS = ("truncate", "create again", "retain")
 """The faults after which records of the source are gone."""
 _WHILE_READING = ("move leader", "move leader", "move leader", "damage", "damage", "retain")
+# Faults of members. With `assign`, partitions are not added, and the commit of a replaced driver is not fenced.
+_OF_MEMBERS = ("add partitions", "change options", "replace", "return in rebalance")
 # Everyday events, with their frequencies in worlds whose tasks do not run, and in other worlds.
 _EVERYDAY = {
     "kill": (2, 1),
@@ -132,6 +134,7 @@ class Scenario:
         listens: Whether queries have a `StopListener`.
         halted_for: The longest time for which a program halts the group.
         fail_on_loss: The option `failOnDataLoss` of a query, until the query has ended with this error.
+        selects: The option that selects the topic: `subscribe`, `subscribePattern` or `assign`.
     """
 
     seed: int
@@ -139,13 +142,13 @@ class Scenario:
     queries: int
     slots: int
     partitions: int
-    brokers: int
-    transactional: bool
-    session_ms: int
-    share_of_long: float
-    on_lost: str
-    static: bool
-    faults: tuple[Fault, ...]
+    brokers: int = 1
+    transactional: bool = True
+    session_ms: int = 10_000
+    share_of_long: float = 0.0
+    on_lost: str = "rejoin"
+    static: bool = False
+    faults: tuple[Fault, ...] = ()
     commit: str = "batch"
     sink: bool = False
     exactly_once: bool = True
@@ -163,6 +166,7 @@ class Scenario:
     retention: float = math.inf
     listens: bool = False
     halted_for: float = 40.0
+    selects: str = "subscribe"
 
     @property
     def may_lose_transactions(self) -> bool:
@@ -242,7 +246,6 @@ def _drawn(seed: int) -> Scenario:
         share_of_long=rng.choice((0.0, 0.1, 0.4)),
         on_lost=rng.choice(("rejoin", "rejoin", "stop")),
         static=rng.random() < 0.3,
-        faults=(),
         commit=commit,
         sink=runs_tasks and commit != "task",
         exactly_once=commit != "batch" or rng.random() < 0.6,
@@ -273,7 +276,18 @@ def _drawn(seed: int) -> Scenario:
         for _ in range(rng.choice((0, 1, 3, 6))):
             at = rng.uniform(1.0, made.seconds)
             faults.append(Fault(at, rng.choice(_WHILE_READING), rng.random(), rng.random()))
-    return replace(made, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
+    return _selecting(replace(made, faults=tuple(sorted(faults, key=lambda fault: fault.at))))
+
+
+def _selecting(made: Scenario) -> Scenario:
+    """Let some queries subscribe to a pattern, and some queries that are alone read assigned partitions."""
+    chosen = random.Random(f"selecting {made.seed}").random()
+    if chosen < 0.1:
+        return replace(made, selects="subscribePattern")
+    if chosen > 0.2 or made.others or made.batches or made.commit != "batch":
+        return made
+    faults = tuple(one for one in made.faults if one.kind not in _OF_MEMBERS)
+    return replace(made, selects="assign", queries=1, transactional=False, static=False, siblings=False, faults=faults)
 
 
 def _faults(rng: random.Random, made: Scenario) -> Iterator[Fault]:

@@ -28,11 +28,6 @@ _QUIET = Scenario(
     slots=2,
     partitions=4,
     brokers=3,
-    transactional=True,
-    session_ms=10_000,
-    share_of_long=0.0,
-    on_lost="rejoin",
-    static=False,
     # Both queries stop once, and start again.
     faults=(
         Fault(30.0, "stop query", 0.0, 0.0),

@@ -125,7 +125,7 @@ class ConsumerCoordinators:
             request.member_epoch < member.epoch
             and (request.member_epoch != member.previous or owned is None or not owned <= member.assigned)
         ):
-            if request.member_epoch != 0:
+            if request.member_epoch != 0 and not self._cluster.handles_late:
                 # Two responses that raise the epoch were lost. The member has to leave, and then joins again.
                 for watch in self._groups.watches:
                     watch.lost(member.member_id, "its epoch is too old")

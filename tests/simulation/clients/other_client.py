@@ -168,7 +168,7 @@ class OtherClient:
             tp: one
             for tp, one in found.items()
             if topic_id_of(OffsetNote.parse(one.metadata).topic) in (None, topic_id)
-            and self._output.of_predecessor.get((tp.topic, tp.partition)) != one.offset
+            and self._output.of_predecessor.get((str(topic_id), tp.partition)) != one.offset
         }
         positions = {tp: self._in_log(tp, kept[tp]) if tp in kept else 0 for tp in owned}
         return _Reading(state, topic_id, positions, read={tp: one for tp, one in kept.items() if one.leader_epoch >= 0})

@@ -74,7 +74,8 @@ class Output:
         in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
         plans: The planned reads of all clients, with their times.
         rewound: The records to read again after a rewind, with the rewind's time and the number of plans before it.
-        of_predecessor: The offset that a late commit has given to a topic that was created again.
+        of_predecessor: By topic id and partition, the offset that a late commit without a topic has given to a topic
+            that was created again. Clients may begin there, so the records before this offset count as written.
         unordered: The queries of which several tasks may read one partition.
         accepted: The transactional ids whose lost records count as written, as `--accept-loss` says.
     """
@@ -139,7 +140,7 @@ class Output:
         reached = {}
         for name, topic in self.cluster.topics.items():
             for number, log in enumerate(topic.partitions):
-                at = log.read.skip(0)
+                at = log.read.skip(self.of_predecessor.get((str(topic.id), number), 0))
                 for start, end in sorted(found.get((name, number), ())):
                     if start <= at < end:
                         at = log.read.skip(end)
