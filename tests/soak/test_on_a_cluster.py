@@ -33,7 +33,7 @@ from tests.soak.faults import Faults
 from tests.soak.measure import Curves, rising
 from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_started
 from tests.soak.side_topic import SIDE, SideTopic
-from tests.support.history import History, parts
+from tests.support.history import History
 from tests.support.other_brokers import other_brokers
 from tests.support.records import CommittedReader
 from tests.support.waiting import wait_until
@@ -220,15 +220,12 @@ def check_same(source: CommittedReader, copy: CommittedReader) -> None:
 
 
 def history_of(source: CommittedReader, copy: CommittedReader) -> History:
-    """Return the history of the input's writer, and of a reader that takes each copy for the record itself."""
-    history = History()
-    offsets = {value: offset for _, offset, _, value in source.records}
-    for sent in parts([(partition, (offset, int(value))) for partition, offset, _, value in source.records]):
-        history.send(0, sent)
-    history.assign(1, range(PARTITIONS))
-    for read in parts([(partition, (offsets[value], int(value))) for partition, _, _, value in copy.records]):
-        history.poll(1, read)
-    history.poll(1, [])
+    """Return the history of the input's writer, and of a reader of the input's copies."""
+    history, offsets = History(), {value: offset for _, offset, _, value in source.records}
+    for first in range(0, len(source.records), 100):
+        written = source.records[first : first + 100]
+        history.send([(partition, (offset, int(value))) for partition, offset, _, value in written])
+    history.read([(partition, (offsets[value], int(value))) for partition, _, _, value in copy.records])
     return history
 
 

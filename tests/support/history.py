@@ -1,45 +1,43 @@
-"""Write a history of producers and readers, one operation as EDN in a line, for the checker of Jepsen's Kafka tests.
+"""Write the history of a topic's writer and reader for the checker of Jepsen's Kafka tests.
 
-A key stands for a partition. `jepsen.tests.kafka` describes the operations.
+`jepsen.tests.kafka` describes the operations, of which each line has one as EDN. A key stands for a partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 Record = tuple[int, tuple[int, int]]
 """The key of a record, its offset, and the number that stands for it."""
 
-
-def parts(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    """Yield 100 records at a time."""
-    return (records[first : first + 100] for first in range(0, len(records), 100))
+_WRITER, _READER = 0, 1
+# The number of records in a poll.
+_POLLED = 100
 
 
 class History:
-    """The operations of some processes, each of which ends before the next operation begins."""
+    """The operations of a writer and a reader, each of which ends before the next operation begins."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
-    def send(self, process: int, records: Iterable[Record], *, outcome: str = ":ok") -> None:
-        """Add a transaction that writes records; `:fail`: the transaction was aborted."""
+    def send(self, records: Iterable[Record], *, is_aborted: bool = False) -> None:
+        """Add a transaction that writes records."""
         kept = [(":send", key, placed) for key, placed in records]
         sent = [(kind, key, number) for kind, key, (_, number) in kept]
-        self._add(process, ":txn", sent, outcome, kept if outcome == ":ok" else sent)
+        self._add(_WRITER, ":txn", sent, *((":fail", sent) if is_aborted else (":ok", kept)))
 
-    def assign(self, process: int, keys: Iterable[int]) -> None:
-        """Add a reader's assignment of these keys, which it reads from their starts on."""
-        keys = sorted(keys)
-        self._add(process, ":assign", keys, ":ok", keys)
-
-    def poll(self, process: int, records: Iterable[Record]) -> None:
-        """Add the records that a reader gets."""
-        polled: dict[int, list[tuple[int, int]]] = {}
-        for key, placed in records:
-            polled.setdefault(key, []).append(placed)
-        self._add(process, ":poll", [(":poll",)], ":ok", [(":poll", polled)])
+    def read(self, records: Sequence[Record]) -> None:
+        """Add the reads of a reader from the start of the topic to its end."""
+        keys = sorted({key for key, _ in records})
+        self._add(_READER, ":assign", keys, ":ok", keys)
+        # The checker judges unread records only if another poll follows.
+        for first in range(0, len(records) + _POLLED, _POLLED):
+            polled: dict[int, list[tuple[int, int]]] = {}
+            for key, placed in records[first : first + _POLLED]:
+                polled.setdefault(key, []).append(placed)
+            self._add(_READER, ":poll", [(":poll",)], ":ok", [(":poll", polled)])
 
     def write(self, path: Path) -> None:
         """Write the operations to a file."""
