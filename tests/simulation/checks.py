@@ -177,6 +177,7 @@ class Checks(Watch):
                 continue
             if entry.offset > written and not (
                 self._allows(allowances.TRUNCATED, if_=entry.offset <= self._cluster.log(tp).lost_up_to)
+                or self._allows(allowances.ON_ITS_WAY, if_=entry.offset <= self._output.durable(late=True).get(tp, 0))
                 # A transaction that times out or is overtaken after its commit was decided is lost until its batch is
                 # replayed. Kafka has no request that decides and commits at once.
                 or self._allows(
@@ -343,7 +344,7 @@ class Checks(Watch):
     def look_at_end(self) -> None:
         """Record missing, repeated and unordered records and open transactions, when the world is quiet."""
         problems, exactly_once = self._verdict.problems, self._scenario.sink and self._scenario.exactly_once
-        durable = self._output.durable(lost=self._output.accepted)
+        durable = self._output.durable(lost=self._output.accepted, late=True)
         for number, one in enumerate(self._cluster.topics[TOPIC].partitions):
             if durable.get((TOPIC, number), 0) < one.end:
                 problems.append(f"{TOPIC}-{number} is written up to {durable.get((TOPIC, number), 0)} of {one.end}")

@@ -2,7 +2,7 @@
 
 A task reads its ranges with `read_bundle` and writes them with the sink's writer, as in Spark. The writer is created in
 a process of the driver and pickled for the tasks; another instance commits the batch. Each row that a task reads is
-compared with the log; consecutive rows are written as one row.
+compared with the log; consecutive rows of a block are written as one row.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -23,8 +23,8 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.sink.writer import stream_writer
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import TaskBundle, read_bundle
-from tests.simulation.brokers.cluster import Cluster
-from tests.simulation.clients.rows import Rows, WrongRows
+from tests.simulation.brokers.cluster import Cluster, Range
+from tests.simulation.clients.rows import Rows, WrongRows, in_one_block
 from tests.simulation.world import Call, Process, Task, Waiting, World
 
 _T = TypeVar("_T")
@@ -276,14 +276,27 @@ class _TaskRun:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows to write. A row names its batch and a range, and the range's partition decides the row's."""
         rows = Rows(self._cluster, self._bundle.tasks)
+        # The last range of each partition, whose block may have more rows.
+        last: dict[tuple[str, int], Range] = {}
         try:
             for read in read_bundle(self._bundle, self._query):
                 self._world.sleep(self._world.random.uniform(0, _ROWS_SECONDS))
-                found = list(rows.take(read))
-                values = [json.dumps([self._batch, *one]).encode() for one in found]
-                partitions = [one[1] % OUTPUT_PARTITIONS for one in found]
-                yield pa.record_batch([pa.array(values, pa.binary()), pa.array(partitions, pa.int32())], SCHEMA.names)
+                found = []
+                for one in rows.take(read):
+                    before = last.get(one[:2])
+                    if before is not None and before[:3] == one[:3] and in_one_block(before, one[3]):
+                        one = (*before[:4], one[4])
+                    elif before is not None:
+                        found.append(before)
+                    last[one[:2]] = one
+                yield self._written(found)
             rows.end()
+            yield self._written(last.values())
         except WrongRows as error:
             self._world.tell(str(self._worker), f"BROKE: {error}")
             raise
+
+    def _written(self, ranges: Iterable[Range]) -> pa.RecordBatch:
+        values = [json.dumps([self._batch, *one]).encode() for one in ranges]
+        partitions = [one[1] % OUTPUT_PARTITIONS for one in ranges]
+        return pa.record_batch([pa.array(values, pa.binary()), pa.array(partitions, pa.int32())], SCHEMA.names)

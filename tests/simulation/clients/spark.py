@@ -75,7 +75,7 @@ class Output:
         plans: The planned reads of all clients, with their times.
         rewound: The records to read again after a rewind, with the rewind's time and the number of plans before it.
         of_predecessor: By topic id and partition, the offset that a late commit without a topic has given to a topic
-            that was created again. Clients may begin there, so the records before this offset count as written.
+            that was created again. Clients may begin there.
         unordered: The queries of which several tasks may read one partition.
         accepted: The transactional ids whose lost records count as written, as `--accept-loss` says.
     """
@@ -105,12 +105,14 @@ class Output:
                 topic_id = topic_id_of(task.topics.get(r.topic_partition.topic))
                 yield from self.cluster.fetch(r.topic_partition, r.start, r.end, topic_id, r.epoch)
 
-    def durable(self, *, lost: Container[str] = ()) -> dict[tuple[str, int], int]:
+    def durable(self, *, lost: Container[str] = (), late: bool = False) -> dict[tuple[str, int], int]:
         """Return, by partition, the offset before which all records of the partition's log were written to the output.
 
-        Records of open transactions count too, as do records of lost transactions with the transactional ids `lost`.
+        Records of open transactions count too, as do records of lost transactions with the transactional ids `lost`,
+        and with `late` the records before an offset in `of_predecessor`.
         """
-        return self._covered(one for _, one in self._written(visible=False, lost=lost))
+        begins = self.of_predecessor if late else {}
+        return self._covered((one for _, one in self._written(visible=False, lost=lost)), begins)
 
     def not_read_again(self) -> list[Range]:
         """Return the records for which no read was planned since the last rewind of their partition."""
@@ -128,7 +130,7 @@ class Output:
                 found.append((*one[:3], at, end))
         return found
 
-    def _covered(self, ranges: Iterable[Range]) -> dict[tuple[str, int], int]:
+    def _covered(self, ranges: Iterable[Range], begins: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         names = {str(topic.id): name for name, topic in self.cluster.topics.items()}
         found: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for topic_id, number, epoch, start, end in ranges:
@@ -140,7 +142,7 @@ class Output:
         reached = {}
         for name, topic in self.cluster.topics.items():
             for number, log in enumerate(topic.partitions):
-                at = log.read.skip(self.of_predecessor.get((str(topic.id), number), 0))
+                at = log.read.skip(begins.get((str(topic.id), number), 0))
                 for start, end in sorted(found.get((name, number), ())):
                     if start <= at < end:
                         at = log.read.skip(end)
