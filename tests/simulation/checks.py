@@ -200,7 +200,8 @@ class Checks(Watch):
                 continue
             if self._allows(allowances.LATE_COMMIT, if_=is_late):
                 self._set_back_at.append(self._world.now)
-                if client in self._parts.plain:
+                # These clients do not look for late commits.
+                if client in self._parts.plain or self._scenario.selects == "assign":
                     self._set_back[tp] = reached
             elif self._allows(allowances.BEGINS_AGAIN, if_=self._begins_again(tp, before, entry.offset)):
                 self._set_back_at.append(self._world.now)

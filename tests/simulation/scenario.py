@@ -50,8 +50,9 @@ _CHANGES_VERSION = "change transactions"
 LOSES_RECORDS = ("truncate", "create again", "retain")
 """The faults after which records of the source are gone."""
 _WHILE_READING = ("move leader", "move leader", "move leader", "damage", "damage", "retain")
-# Faults of members. With `assign`, partitions are not added, and the commit of a replaced driver is not fenced.
-_OF_MEMBERS = ("add partitions", "change options", "replace", "return in rebalance")
+# Faults of members. With `assign`, partitions are not added, the commit of a replaced driver is not fenced, and a
+# program that rewinds the group cannot know whether the query runs.
+_OF_MEMBERS = ("add partitions", "change options", "replace", "return in rebalance", "rewind")
 # Everyday events, with their frequencies in worlds whose tasks do not run, and in other worlds.
 _EVERYDAY = {
     "kill": (2, 1),
