@@ -16,23 +16,8 @@ from typing import Any, TypeVar
 
 from kafka_source.error_codes import ErrorCode as E
 from kafka_source.kafka_client import GROUP, text_of_id, topic_id_of
+from kafka_source.kafka_client.messages import group as messages
 from kafka_source.kafka_client.messages.codec import NO_UUID
-from kafka_source.kafka_client.messages.group import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafka_source.model.commits import OffsetNote
 from tests.simulation.brokers.cluster import Broker, Cluster, Reply
@@ -43,7 +28,7 @@ EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "Completin
 INITIAL_DELAY = 0.5
 
 Key = tuple[str, int]
-_Commit = TypeVar("_Commit", OffsetCommitRequest, TxnOffsetCommitRequest)
+_Commit = TypeVar("_Commit", messages.OffsetCommitRequest, TxnOffsetCommitRequest)
 
 
 @dataclass
@@ -124,7 +109,7 @@ class Group:
 
     # ---- joining
 
-    def join(self, request: JoinGroupRequest, client_id: str, reply: Reply) -> None:
+    def join(self, request: messages.JoinGroupRequest, client_id: str, reply: Reply) -> None:
         member_id, instance_id = request.member_id, request.group_instance_id
         protocols = [(one.name, bytes(one.metadata)) for one in request.protocols]
         others = [set(dict(one.protocols)) for key, one in self.members.items() if key != member_id]
@@ -161,7 +146,7 @@ class Group:
 
     def _join_static(
         self,
-        request: JoinGroupRequest,
+        request: messages.JoinGroupRequest,
         instance_id: str,
         protocols: list[tuple[str, bytes]],
         client_id: str,
@@ -198,7 +183,7 @@ class Group:
         return self._park(member, reply)
 
     def _member(
-        self, member_id: str, request: JoinGroupRequest, protocols: list[tuple[str, bytes]], client_id: str
+        self, member_id: str, request: messages.JoinGroupRequest, protocols: list[tuple[str, bytes]], client_id: str
     ) -> Member:
         return Member(
             member_id,
@@ -303,14 +288,14 @@ class Group:
     def _joined(self, member: Member, *, skip: bool = False) -> Any:
         leads = member.member_id == self.leader
         members = [
-            JoinGroupResponse.JoinGroupResponseMember(
+            messages.JoinGroupResponse.JoinGroupResponseMember(
                 member_id=one.member_id,
                 group_instance_id=one.instance_id,
                 metadata=dict(one.protocols).get(self.protocol, b""),
             )
             for one in self.members.values()
         ]
-        return JoinGroupResponse(
+        return messages.JoinGroupResponse(
             throttle_time_ms=0,
             error_code=0,
             generation_id=self.generation,
@@ -324,7 +309,7 @@ class Group:
 
     def _joined_error(self, code: int, member_id: str) -> Any:
         self._count("JoinGroup", code)
-        return JoinGroupResponse(
+        return messages.JoinGroupResponse(
             throttle_time_ms=0,
             error_code=int(code),
             generation_id=-1,
@@ -338,7 +323,7 @@ class Group:
 
     # ---- assignments
 
-    def sync(self, request: SyncGroupRequest, reply: Reply) -> None:
+    def sync(self, request: messages.SyncGroupRequest, reply: Reply) -> None:
         problem = self._member_problem(request.member_id, request.group_instance_id, request.generation_id)
         if problem:
             self._count("SyncGroup", problem)
@@ -371,7 +356,7 @@ class Group:
 
     # ---- staying
 
-    def heartbeat(self, request: HeartbeatRequest) -> int:
+    def heartbeat(self, request: messages.HeartbeatRequest) -> int:
         problem = self._member_problem(request.member_id, request.group_instance_id, request.generation_id)
         if problem:
             return problem
@@ -432,7 +417,7 @@ class Group:
 
     # ---- offsets
 
-    def commit(self, request: OffsetCommitRequest) -> int:
+    def commit(self, request: messages.OffsetCommitRequest) -> int:
         if self.refuses_commit is not None:
             problem = self.refuses_commit(request, request.generation_id_or_member_epoch, False)
             if not problem:
@@ -449,7 +434,7 @@ class Group:
                 self._touch(self.members[request.member_id])
         return problem
 
-    def _commit_problem(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> int:
+    def _commit_problem(self, request: messages.OffsetCommitRequest | TxnOffsetCommitRequest) -> int:
         """Return the error of a commit, which may be part of a transaction; 0: no error."""
         generation = request.generation_id_or_member_epoch
         if generation < 0 and self.state == EMPTY:
@@ -490,7 +475,7 @@ class Group:
         epoch = max((epoch for epoch, start in began.items() if start < offset), default=-1)
         self._apply({tp: Committed(offset, epoch, note.metadata, next(self._places))})
 
-    def _written(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key, Committed]:
+    def _written(self, request: messages.OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key, Committed]:
         keep_ms = getattr(request, "retention_time_ms", -1)
         keep = math.inf if keep_ms < 0 else keep_ms / 1000
         return {
@@ -614,14 +599,14 @@ class GroupCoordinators:
         self.verify: Callable[[TxnOffsetCommitRequest], int] = lambda _: 0
         cluster.moved.append(self._moved)
         handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
-            JoinGroupRequest: self._join,
-            SyncGroupRequest: self._sync,
-            HeartbeatRequest: self._heartbeat,
-            LeaveGroupRequest: self._leave,
-            OffsetCommitRequest: self._commit,
-            OffsetFetchRequest: self._fetch,
+            messages.JoinGroupRequest: self._join,
+            messages.SyncGroupRequest: self._sync,
+            messages.HeartbeatRequest: self._heartbeat,
+            messages.LeaveGroupRequest: self._leave,
+            messages.OffsetCommitRequest: self._commit,
+            messages.OffsetFetchRequest: self._fetch,
             TxnOffsetCommitRequest: self._commit_in_transaction,
-            DescribeGroupsRequest: self._describe,
+            messages.DescribeGroupsRequest: self._describe,
         }
         cluster.handlers.update(handlers)
 
@@ -647,7 +632,7 @@ class GroupCoordinators:
             self._cluster.errors[api, code] += 1
         return code
 
-    def _join(self, broker: Broker, request: JoinGroupRequest, reply: Reply) -> None:
+    def _join(self, broker: Broker, request: messages.JoinGroupRequest, reply: Reply) -> None:
         code = self._refusal(broker, request.group_id, "JoinGroup")
         group = self.group(request.group_id)
         if code:
@@ -655,38 +640,40 @@ class GroupCoordinators:
         is_other = (request.group_instance_id or "").startswith("other-")
         return group.join(request, "other" if is_other else "kafkagroup-member", reply)
 
-    def _sync(self, broker: Broker, request: SyncGroupRequest, reply: Reply) -> None:
+    def _sync(self, broker: Broker, request: messages.SyncGroupRequest, reply: Reply) -> None:
         code = self._refusal(broker, request.group_id, "SyncGroup")
         if code:
             return reply(_synced(code))
         return self.group(request.group_id).sync(request, reply)
 
-    def _heartbeat(self, broker: Broker, request: HeartbeatRequest, reply: Reply) -> None:
+    def _heartbeat(self, broker: Broker, request: messages.HeartbeatRequest, reply: Reply) -> None:
         code = self._refusal(broker, request.group_id, "Heartbeat")
         if not code:
             code = self.group(request.group_id).heartbeat(request)
             if code:
                 self._cluster.errors["Heartbeat", code] += 1
-        reply(HeartbeatResponse(throttle_time_ms=0, error_code=int(code)))
+        reply(messages.HeartbeatResponse(throttle_time_ms=0, error_code=int(code)))
 
-    def _leave(self, broker: Broker, request: LeaveGroupRequest, reply: Reply) -> None:
+    def _leave(self, broker: Broker, request: messages.LeaveGroupRequest, reply: Reply) -> None:
         code = self._refusal(broker, request.group_id, "LeaveGroup")
-        response = LeaveGroupResponse.MemberResponse
+        response = messages.LeaveGroupResponse.MemberResponse
         members = []
         for one in () if code else request.members:
             problem = self.group(request.group_id).leave(one.member_id, one.group_instance_id)
             members.append(
                 response(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=int(problem))
             )
-        reply(LeaveGroupResponse(throttle_time_ms=0, error_code=int(code), members=members))
+        reply(messages.LeaveGroupResponse(throttle_time_ms=0, error_code=int(code), members=members))
 
-    def _commit(self, broker: Broker, request: OffsetCommitRequest, reply: Reply) -> None:
+    def _commit(self, broker: Broker, request: messages.OffsetCommitRequest, reply: Reply) -> None:
         request, unknown = self._with_names(request)
         code = self._refusal(broker, request.group_id, "OffsetCommit")
         code = code or self.group(request.group_id).commit(request)
-        answer = _committed(OffsetCommitResponse, request, code, self._cluster, "OffsetCommit")
-        refused = _committed(OffsetCommitResponse, unknown, code or E.UNKNOWN_TOPIC_ID, self._cluster, "OffsetCommit")
-        reply(OffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
+        answer = _committed(messages.OffsetCommitResponse, request, code, self._cluster, "OffsetCommit")
+        refused = _committed(
+            messages.OffsetCommitResponse, unknown, code or E.UNKNOWN_TOPIC_ID, self._cluster, "OffsetCommit"
+        )
+        reply(messages.OffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
 
     def _with_names(self, request: _Commit) -> tuple[_Commit, _Commit]:
         """Return a commit with topic names in place of topic ids, and the part of the commit whose ids are unknown."""
@@ -706,26 +693,26 @@ class GroupCoordinators:
         refused = _committed(TxnOffsetCommitResponse, unknown, code or E.UNKNOWN_TOPIC_ID, self._cluster, api)
         reply(TxnOffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
 
-    def _fetch(self, broker: Broker, request: OffsetFetchRequest, reply: Reply) -> None:
+    def _fetch(self, broker: Broker, request: messages.OffsetFetchRequest, reply: Reply) -> None:
         reply(self._fetched_by_id(broker, request) if request.groups else self._fetched(broker, request))
 
-    def _fetched_by_id(self, broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    def _fetched_by_id(self, broker: Broker, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
         """Answer as version 8 and later do, with names, or in the newest versions with topic ids."""
         (wanted,) = request.groups
         names = {topic.id: name for name, topic in self._cluster.topics.items()}
         ids = {t.name or names.get(t.topic_id, str(t.topic_id)): t.topic_id for t in wanted.topics or ()}
-        by_name = OffsetFetchRequest(
+        by_name = messages.OffsetFetchRequest(
             group_id=wanted.group_id,
             topics=None
             if wanted.topics is None
             else [
-                OffsetFetchRequest.OffsetFetchRequestTopic(name, topic.partition_indexes)
+                messages.OffsetFetchRequest.OffsetFetchRequestTopic(name, topic.partition_indexes)
                 for name, topic in zip(ids, wanted.topics, strict=True)
             ],
             require_stable=request.require_stable,
         )
         answer = self._fetched(broker, by_name)
-        group_type = OffsetFetchResponse.OffsetFetchResponseGroup
+        group_type = messages.OffsetFetchResponse.OffsetFetchResponseGroup
         partition_type = group_type.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
         topics = []
         for topic in answer.topics:
@@ -738,16 +725,16 @@ class GroupCoordinators:
                 for p in topic.partitions
             ]
             topics.append(group_type.OffsetFetchResponseTopics(topic.name, topic_id, partitions))
-        return OffsetFetchResponse(groups=[group_type(wanted.group_id, topics, answer.error_code)])
+        return messages.OffsetFetchResponse(groups=[group_type(wanted.group_id, topics, answer.error_code)])
 
-    def _fetched(self, broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    def _fetched(self, broker: Broker, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
         code = self._refusal(broker, request.group_id, "OffsetFetch")
         group = self.group(request.group_id)
         group.forget_expired()
         if not code:
             for watch in self.watches:
                 watch.fetched(group)
-        topic_type = OffsetFetchResponse.OffsetFetchResponseTopic
+        topic_type = messages.OffsetFetchResponse.OffsetFetchResponseTopic
         uncertain = {key for entries in group.uncertain.values() for key in entries}
         if request.topics is None:
             asked: dict[str, list[int]] = {}
@@ -772,10 +759,10 @@ class GroupCoordinators:
                     )
                 )
             topics.append(topic_type(name=name, partitions=partitions))
-        return OffsetFetchResponse(throttle_time_ms=0, topics=topics, error_code=int(code))
+        return messages.OffsetFetchResponse(throttle_time_ms=0, topics=topics, error_code=int(code))
 
-    def _describe(self, broker: Broker, request: DescribeGroupsRequest, reply: Reply) -> None:
-        described = DescribeGroupsResponse.DescribedGroup
+    def _describe(self, broker: Broker, request: messages.DescribeGroupsRequest, reply: Reply) -> None:
+        described = messages.DescribeGroupsResponse.DescribedGroup
         groups = []
         for name in request.groups:
             code = self._refusal(broker, name, "DescribeGroups")
@@ -804,11 +791,11 @@ class GroupCoordinators:
                     ],
                 )
             )
-        reply(DescribeGroupsResponse(throttle_time_ms=0, groups=groups))
+        reply(messages.DescribeGroupsResponse(throttle_time_ms=0, groups=groups))
 
 
 def _synced(code: int, assignment: bytes = b"") -> Any:
-    return SyncGroupResponse(
+    return messages.SyncGroupResponse(
         throttle_time_ms=0, error_code=int(code), protocol_type=None, protocol_name=None, assignment=assignment
     )
 

@@ -18,27 +18,13 @@ from typing import Any
 
 from kafka_source.error_codes import ErrorCode as E
 from kafka_source.kafka_client import GROUP, TRANSACTION
-from kafka_source.kafka_client.messages.transaction import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    TxnOffsetCommitRequest,
-)
+from kafka_source.kafka_client.messages import transaction as messages
 from tests.simulation.brokers.cluster import Broker, Cluster, Reply
 from tests.simulation.brokers.group_coordinator import GroupCoordinators, Key
 from tests.simulation.brokers.logs import Logs
 from tests.simulation.world import BEGIN, Event
 
-_InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest
+_InTransaction = messages.AddOffsetsToTxnRequest | messages.EndTxnRequest | messages.TxnOffsetCommitRequest
 
 EMPTY, ONGOING = "Empty", "Ongoing"
 PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"
@@ -115,12 +101,12 @@ class TransactionCoordinators:
         self.watch = TransactionsWatch()
         cluster.moved.append(self._moved)
         handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
-            InitProducerIdRequest: self._init,
-            AddOffsetsToTxnRequest: self._add_offsets,
-            AddPartitionsToTxnRequest: self._add_partitions,
-            EndTxnRequest: self._end,
-            DescribeTransactionsRequest: self._describe,
-            ListTransactionsRequest: self._list,
+            messages.InitProducerIdRequest: self._init,
+            messages.AddOffsetsToTxnRequest: self._add_offsets,
+            messages.AddPartitionsToTxnRequest: self._add_partitions,
+            messages.EndTxnRequest: self._end,
+            messages.DescribeTransactionsRequest: self._describe,
+            messages.ListTransactionsRequest: self._list,
         }
         cluster.handlers.update(handlers)
         groups.verify = self._verify
@@ -141,7 +127,7 @@ class TransactionCoordinators:
             self._cluster.errors[api, code] += 1
         return code
 
-    def _init(self, broker: Broker, request: InitProducerIdRequest, reply: Reply) -> None:
+    def _init(self, broker: Broker, request: messages.InitProducerIdRequest, reply: Reply) -> None:
         name = request.transactional_id or ""
         code = self._refusal(broker, name, "InitProducerId")
         if not code and len(self._cluster.brokers) > 1 and request.transaction_timeout_ms < _REPLICATION_MS:
@@ -153,7 +139,7 @@ class TransactionCoordinators:
         one = self.transactions.get(name)
         given = code == 0 and one is not None
         reply(
-            InitProducerIdResponse(
+            messages.InitProducerIdResponse(
                 throttle_time_ms=0,
                 error_code=int(code),
                 producer_id=one.producer_id if given and one else -1,
@@ -161,7 +147,7 @@ class TransactionCoordinators:
             )
         )
 
-    def _initialised(self, name: str, request: InitProducerIdRequest) -> int:
+    def _initialised(self, name: str, request: messages.InitProducerIdRequest) -> int:
         one = self.transactions.get(name)
         if one is None:
             timeout = request.transaction_timeout_ms / 1000
@@ -197,7 +183,7 @@ class TransactionCoordinators:
             return int(E.INVALID_PRODUCER_ID_MAPPING)
         return 0 if request.producer_epoch == one.epoch else int(E.PRODUCER_FENCED)
 
-    def _verify(self, request: TxnOffsetCommitRequest) -> int:
+    def _verify(self, request: messages.TxnOffsetCommitRequest) -> int:
         one = self.transactions.get(request.transactional_id)
         if self._cluster.version >= _ADDS_ITSELF:
             code = self._added(one, request)
@@ -209,7 +195,9 @@ class TransactionCoordinators:
             return problem
         return 0 if one.state == ONGOING and request.group_id in one.groups else int(E.INVALID_TXN_STATE)
 
-    def _added(self, one: Transaction | None, request: AddOffsetsToTxnRequest | TxnOffsetCommitRequest) -> int:
+    def _added(
+        self, one: Transaction | None, request: messages.AddOffsetsToTxnRequest | messages.TxnOffsetCommitRequest
+    ) -> int:
         """Begin a transaction, as the broker of one of its groups or partitions requests."""
         node = self._cluster.coordinator(TRANSACTION, request.transactional_id)
         if node < 0:
@@ -228,24 +216,24 @@ class TransactionCoordinators:
         one.added = self._world.now
         return 0
 
-    def _add_offsets(self, broker: Broker, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
+    def _add_offsets(self, broker: Broker, request: messages.AddOffsetsToTxnRequest, reply: Reply) -> None:
         one, code = self._begun(broker, request.transactional_id, "AddOffsetsToTxn", request)
         if one is not None and not code:
             one.groups.add(request.group_id)
-        reply(AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=int(code)))
+        reply(messages.AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=int(code)))
 
-    def _add_partitions(self, broker: Broker, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
-        asked = AddOffsetsToTxnRequest(
+    def _add_partitions(self, broker: Broker, request: messages.AddPartitionsToTxnRequest, reply: Reply) -> None:
+        asked = messages.AddOffsetsToTxnRequest(
             request.v3_and_below_transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
         )
         one, code = self._begun(broker, asked.transactional_id, "AddPartitionsToTxn", asked)
         topics = {topic.name: topic.partitions for topic in request.v3_and_below_topics}
         if one is not None and not code:
             one.partitions |= {(topic, number) for topic, numbers in topics.items() for number in numbers}
-        result_type = AddPartitionsToTxnResponse.AddPartitionsToTxnResult.AddPartitionsToTxnTopicResult
+        result_type = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnResult.AddPartitionsToTxnTopicResult
         partition_type = result_type.AddPartitionsToTxnPartitionResult
         reply(
-            AddPartitionsToTxnResponse(
+            messages.AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=[
                     result_type(topic, [partition_type(number, int(code)) for number in numbers])
                     for topic, numbers in topics.items()
@@ -254,7 +242,7 @@ class TransactionCoordinators:
         )
 
     def _begun(
-        self, broker: Broker, name: str, api: str, request: AddOffsetsToTxnRequest
+        self, broker: Broker, name: str, api: str, request: messages.AddOffsetsToTxnRequest
     ) -> tuple[Transaction | None, int]:
         """Begin a transaction unless it is open; return the transaction, and the error code of a refusal."""
         one = self.transactions.get(name)
@@ -273,7 +261,7 @@ class TransactionCoordinators:
             one.timer = self._world.after(one.timeout, lambda: self._expire(name, one))
             one.last_id, one.begun_late = -1, self._cluster.handles_late
 
-    def _end(self, broker: Broker, request: EndTxnRequest, reply: Reply) -> None:
+    def _end(self, broker: Broker, request: messages.EndTxnRequest, reply: Reply) -> None:
         name = request.transactional_id
         one = self.transactions.get(name)
         raises = self._cluster.version >= _RAISES_EPOCH
@@ -288,12 +276,12 @@ class TransactionCoordinators:
             if code:
                 self._cluster.errors["EndTxn", code] += 1
         if one is None or code or not raises:
-            reply(EndTxnResponse(error_code=int(code)))
+            reply(messages.EndTxnResponse(error_code=int(code)))
         else:
             given = (one.producer_id, one.epoch) if one.next_id < 0 else (one.next_id, 0)
-            reply(EndTxnResponse(producer_id=given[0], producer_epoch=given[1]))
+            reply(messages.EndTxnResponse(producer_id=given[0], producer_epoch=given[1]))
 
-    def _ended_and_raised(self, one: Transaction, request: EndTxnRequest) -> int:
+    def _ended_and_raised(self, one: Transaction, request: messages.EndTxnRequest) -> int:
         """End a transaction in the second protocol, in which a repeated request has the previous epoch."""
         epoch, commit = request.producer_epoch, request.committed
         in_order = epoch == one.epoch
@@ -369,7 +357,7 @@ class TransactionCoordinators:
     def _verify_partition(self, name: str, producer_id: int, epoch: int, tp: Key) -> int:
         one = self.transactions.get(name)
         if self._cluster.version >= _ADDS_PARTITIONS:
-            code = self._added(one, AddOffsetsToTxnRequest(name, producer_id, epoch))
+            code = self._added(one, messages.AddOffsetsToTxnRequest(name, producer_id, epoch))
             if one is not None and not code:
                 one.partitions.add(tp)
             return int(E.NOT_ENOUGH_REPLICAS) if code in _AWAY else code
@@ -381,8 +369,8 @@ class TransactionCoordinators:
             return int(E.INVALID_PRODUCER_EPOCH)
         return 0 if one.state == ONGOING and tp in one.partitions else int(E.INVALID_TXN_STATE)
 
-    def _describe(self, broker: Broker, request: DescribeTransactionsRequest, reply: Reply) -> None:
-        state_type = DescribeTransactionsResponse.TransactionState
+    def _describe(self, broker: Broker, request: messages.DescribeTransactionsRequest, reply: Reply) -> None:
+        state_type = messages.DescribeTransactionsResponse.TransactionState
 
         def describe(name: str) -> Any:
             one = self.transactions.get(name)
@@ -405,16 +393,20 @@ class TransactionCoordinators:
                 topics=[state_type.TopicData(topic, numbers) for topic, numbers in topics.items()],
             )
 
-        reply(DescribeTransactionsResponse(transaction_states=[describe(name) for name in request.transactional_ids]))
+        reply(
+            messages.DescribeTransactionsResponse(
+                transaction_states=[describe(name) for name in request.transactional_ids]
+            )
+        )
 
-    def _list(self, broker: Broker, request: ListTransactionsRequest, reply: Reply) -> None:
+    def _list(self, broker: Broker, request: messages.ListTransactionsRequest, reply: Reply) -> None:
         if self._cluster.loads(broker, TRANSACTION):
-            reply(ListTransactionsResponse(error_code=int(E.COORDINATOR_LOAD_IN_PROGRESS)))
+            reply(messages.ListTransactionsResponse(error_code=int(E.COORDINATOR_LOAD_IN_PROGRESS)))
             return
-        state_type = ListTransactionsResponse.TransactionState
+        state_type = messages.ListTransactionsResponse.TransactionState
         pattern = re.compile(request.transactional_id_pattern or ".*")
         reply(
-            ListTransactionsResponse(
+            messages.ListTransactionsResponse(
                 transaction_states=[
                     state_type(name, one.producer_id, one.state)
                     for name, one in sorted(self.transactions.items())
