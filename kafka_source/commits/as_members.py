@@ -8,12 +8,10 @@ commits again (`late_commits`).
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from assignors.model import TopicPartition
-from kafka_source.commits.late_commits import LateCommits
 from kafka_source.commits.offsets import KeptOffsets, ReadPositions
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.error_codes import ErrorCode
@@ -21,7 +19,6 @@ from kafka_source.errors import (
     AbortableError,
     FencedError,
     InvalidConfigurationError,
-    KafkaGroupError,
     RefreshRetriableError,
     RetriableError,
     UnknownOutcomeError,
@@ -71,7 +68,7 @@ class AsMembers(KeptOffsets):
         members: Membership,
         owned: Callable[[], OwnedPartitions],
     ) -> None:
-        super().__init__(options.group_id, policy, known)
+        super().__init__(options, policy, known)
         self._members, self._owned = members, owned
         self._all_copies = options.redundant_emit == "all"
         self._stops = options.group_on_lost == "stop"
@@ -86,7 +83,6 @@ class AsMembers(KeptOffsets):
         # The join after which the group's offsets were last compared; see `OwnedPartitions.joins`.
         self._compared_join = 0
         self._finished: Mapping[TopicPartition, int] = {}
-        self._late = LateCommits(self._settings.seconds("request.timeout.ms", 30_000))
 
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
@@ -144,28 +140,6 @@ class AsMembers(KeptOffsets):
             self._late.add(self._known.with_notes(late), time.monotonic())
         self._finished = finished
         return has_committed
-
-    def check_late(self, *, now: bool) -> None:
-        """Commit again where a late commit has set the group back; see `Offsets`."""
-        if self._transactional:
-            return
-        self._owned()
-        at = time.monotonic()
-        partitions = [tp for tp in self._late.due(math.inf if now else at) if self._commits_of(tp)]
-        if not partitions:
-            return
-        try:
-            again = self._late.set_back(self._fetch(partitions, stable=False))
-            if again:
-                log.warning(
-                    "group=%s was set back in %s by a late commit; committing again",
-                    self._group,
-                    format_partitions(sorted(again)),
-                )
-                self.commit(again)
-            self._late.looked(at)
-        except KafkaGroupError as error:
-            log.warning("looking for late commits group=%s failed, retrying: %s", self._group, error)
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back in the partitions in which this query commits; see `Offsets`."""

@@ -7,6 +7,7 @@ those of members; `kept` chooses.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -14,10 +15,13 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from assignors.model import TopicPartition
+from kafka_source.commits.late_commits import LateCommits
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.driver_figures import Commit
+from kafka_source.model.partition_runs import format_partitions
+from kafka_source.options import ReadOptions
 from kafka_source.runtime.failpoints import failpoint
 
 log = logging.getLogger(__name__)
@@ -144,17 +148,20 @@ class Offsets:
 class KeptOffsets(Offsets, ABC):
     """The common base class of `AsMembers` and `WithoutMembers`: a subclass fetches and sends a group's offsets.
 
+    A subclass adds each commit without a transaction to `_late`.
+
     Args:
-        group: The group's id.
+        options: The query's options, with a group.
         policy: The query's commit policy.
         known: The positions of the query's partitions.
     """
 
-    def __init__(self, group: str | None, policy: CommitPolicy, known: ReadPositions) -> None:
-        if group is None:
+    def __init__(self, options: ReadOptions, policy: CommitPolicy, known: ReadPositions) -> None:
+        if options.group_id is None:
             raise ValueError("the query has no group")
         self.keeps = policy.keeps
-        self._group, self._policy, self._known = group, policy, known
+        self._group, self._policy, self._known = options.group_id, policy, known
+        self._late = LateCommits(options.settings.seconds("request.timeout.ms", 30_000))
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
         self._failures = 0
 
@@ -178,6 +185,25 @@ class KeptOffsets(Offsets, ABC):
             failpoint("offsets-committed")
         self._known.as_committed(committed)
         return True
+
+    def check_late(self, *, now: bool) -> None:
+        """Commit again where a late commit has set the group back; see `Offsets`."""
+        at = time.monotonic()
+        partitions = list(self._committable(dict.fromkeys(self._late.due(math.inf if now else at), 0)))
+        if not partitions:
+            return
+        try:
+            again = self._late.set_back(self._fetch(partitions, stable=False))
+            if again:
+                log.warning(
+                    "group=%s was set back in %s by a late commit; committing again",
+                    self._group,
+                    format_partitions(sorted(again)),
+                )
+                self._send(again)
+            self._late.looked(at)
+        except KafkaGroupError as error:
+            log.warning("looking for late commits group=%s failed, retrying: %s", self._group, error)
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `Offsets`."""

@@ -6,6 +6,7 @@ The coordinator accepts commits without a member id only while the group has no 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 
 from assignors.model import TopicPartition
@@ -27,7 +28,7 @@ class WithoutMembers(KeptOffsets):
     """The offsets of a query with `assign` and a group."""
 
     def __init__(self, options: ReadOptions, policy: CommitPolicy, known: ReadPositions) -> None:
-        super().__init__(options.group_id, policy, known)
+        super().__init__(options, policy, known)
         self._patience = options.coordinator_timeout_ms / 1000
         self._client = cached_client(options.settings, "commit")
         self._has_checked = False
@@ -96,10 +97,8 @@ class WithoutMembers(KeptOffsets):
         self._commit(offsets, self._patience)
 
     def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
-        no_member = SlotCredentials.without_membership(self._group)
-        work = commit_offsets(
-            self._client, no_member, self._known.with_notes(offsets), Deadline(seconds), fail_on_unknown_topic=True
-        )
+        no_member, entries = SlotCredentials.without_membership(self._group), self._known.with_notes(offsets)
+        work = commit_offsets(self._client, no_member, entries, Deadline(seconds), fail_on_unknown_topic=True)
         try:
             self._client.run(work)
         except UnknownTopicError as error:
@@ -112,3 +111,5 @@ class WithoutMembers(KeptOffsets):
                 f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
                 code=error.code,
             ) from error
+        finally:
+            self._late.add(entries, time.monotonic())

@@ -57,6 +57,7 @@ class PartitionOwner:
             finished: The next offsets to read; all records before these offsets are durable.
         """
         self.offsets.finish(finished)
+        self.offsets.check_late(now=False)
 
     def rejoin_if_due(self) -> OwnedPartitions:
         """Rejoin the group if a rebalance is due, and return the query's current partitions.

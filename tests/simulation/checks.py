@@ -200,8 +200,7 @@ class Checks(Watch):
                 continue
             if self._allows(allowances.LATE_COMMIT, if_=is_late):
                 self._set_back_at.append(self._world.now)
-                # These clients do not look for late commits.
-                if client in self._parts.plain or self._scenario.selects == "assign":
+                if client in self._parts.plain:
                     self._set_back[tp] = reached
             elif self._allows(allowances.BEGINS_AGAIN, if_=self._begins_again(tp, before, entry.offset)):
                 self._set_back_at.append(self._world.now)
@@ -391,8 +390,7 @@ class Checks(Watch):
         """
         if self._scenario.commit == "sink":
             return self._allows(allowances.DELETED, if_=self._went_with_its_topic(part))
-        is_by_name = self._cluster.fetches.version < BY_ID and self._scenario.sink and not self._scenario.exactly_once
-        if self._allows(allowances.BY_NAME, if_=is_by_name and self._cluster.topics[TOPIC].created_at > 0):
+        if self._allows(allowances.BY_NAME, if_=self._was_read_by_name(part)):
             return True
         plans = self._output.planned_at(part)
         taken = self._taken_again_at.get((TOPIC, part[1]), [])
@@ -407,6 +405,12 @@ class Checks(Watch):
             self._allows(allowance, if_=any(min(plans) - _STANDS_STILL <= at <= latest for at in times))
             for allowance, times in happened
         )
+
+    def _was_read_by_name(self, part: Range) -> bool:
+        """Return whether an attempt may have written these records of a topic that was created again, and failed."""
+        topic, scenario = self._cluster.topics[TOPIC], self._scenario
+        is_new = topic.created_at > 0 and part[0] == str(topic.id)
+        return is_new and self._cluster.fetches.version < BY_ID and scenario.sink and not scenario.exactly_once
 
     def _went_with_its_topic(self, part: Range) -> bool:
         """Return whether the records' topic was deleted during the batch, and with it the offsets that fence a sink."""

@@ -611,7 +611,7 @@ MUTATIONS = (
     ),
     Mutation(
         "leave a group that a late commit has set back",
-        (as_members.AsMembers, "check_late"),
+        (offsets.KeptOffsets, "check_late"),
         lambda _: lambda self, *, now: None,
     ),
     Mutation(

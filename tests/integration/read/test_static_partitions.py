@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
 from assignors import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.requests import commit_offsets, fetch_entries
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
 from tests.support.queries import query_of
 from tests.support.records import numbers, reader
+from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 COUNT = 90
@@ -64,6 +69,23 @@ def test_a_stream_commits_to_the_group_without_membership(groups, name, group, s
     assert groups.committed(group) == last
     assert groups.describe(group).members == ()
     assert groups.states()[group] == "Empty"
+
+
+def test_a_late_commit_is_repaired(settings, groups, group, start, last):
+    planner = start()
+    first = planner.next(StreamOffset(), limited=True)
+    planner.tasks(StreamOffset(), first)
+    with closing(KafkaClient(settings)) as client:
+        late = client.run(fetch_entries(client, group, list(last), Deadline(30)))
+        assert planner.next(first, limited=True) is first
+        client.run(commit_offsets(client, SlotCredentials.without_membership(group), late, Deadline(30)))
+    assert groups.committed(group) == dict.fromkeys(last, 0)
+
+    def is_repaired() -> bool:
+        assert planner.next(first, limited=True) is first
+        return groups.committed(group) == last
+
+    wait_until(is_repaired, "the commit to be repeated", 30)
 
 
 def test_a_new_query_starts_where_the_group_is(groups, name, group, start, last):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source.commits import as_members
+from kafka_source.commits import offsets as kept_offsets
 from kafka_source.commits.by_driver import ByDriver
 from kafka_source.commits.by_program import ByProgram
 from kafka_source.commits.by_sink import BySink
@@ -323,7 +325,8 @@ def test_a_step_back_of_a_batch_has_its_leader_epoch(membership: Membership) -> 
 
 
 def test_a_late_commit_is_repaired_after_a_suspension(membership: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(as_members, "time", SimpleNamespace(monotonic=lambda: membership.clock))
+    for module in (as_members, kept_offsets):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: membership.clock, time=time.time))
     owner = owner_of(ByDriver)
     owner.rejoin_if_due()
     # The process is suspended before the first request for longer than a request may take.
