@@ -94,10 +94,10 @@ class Right:
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
-        if not asked or any(within(entry.offset) >= since for entry in asked.values()):
-            return bool(asked)
+        if any(within(entry.offset) >= since for entry in asked.values()):
+            return True
         # With a topic, brokers delete the answer to earlier requests.
-        return not await fetch_entries(client, REJOINED.of(group, self.id), partitions, deadline)
+        return bool(asked) and not await fetch_entries(client, REJOINED.of(group, self.id), partitions, deadline)
 
 
 @dataclass(frozen=True, slots=True)
