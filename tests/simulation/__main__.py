@@ -96,6 +96,7 @@ def main() -> int:
 
 
 def _write_histories(seeds: range, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for seed in seeds:
         scenario = scenario_to_judge(seed)
         if scenario is not None:

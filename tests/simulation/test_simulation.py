@@ -90,16 +90,9 @@ def test_the_history_of_a_run_has_each_record_as_written_and_as_read(tmp_path: P
 
 def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_on() -> None:
     """The query dies before a commit, restarts, and is suspended in this commit until the group has removed it."""
-    scenario = Scenario(
-        seed=1454,
-        strategy="range",
-        queries=2,
-        slots=1,
-        partitions=4,
-        session_ms=6_000,
-        # This fault explains the events here.
-        faults=(Fault(1.0, "kill", 0.0, 0.0),),
-    )
+    # This fault explains the events here.
+    kill = Fault(1.0, "kill", 0.0, 0.0)
+    scenario = Scenario(1454, "range", queries=2, slots=1, partitions=4, session_ms=6_000, faults=(kill,))
     run = Run(scenario)
     query = run.parts.queries[0]
 
@@ -149,16 +142,9 @@ def _without_partition_0(world: World, settled: float) -> Callable[[Any], Any]:
     ids=["classic", "cooperative", "led by another application", "consumer"],
 )
 def test_a_partition_of_a_lost_assignment_is_read_again(strategy: str, others: int, where: tuple[Any, str]) -> None:
-    scenario = Scenario(
-        seed=61,
-        strategy=strategy,
-        queries=2 - others,
-        slots=2,
-        partitions=6,
-        others=others,
-        # The other application becomes leader when the query, which joined first, has died.
-        faults=(Fault(21.0, "kill", 0.0, 0.0),) if others else (),
-    )
+    # The other application becomes leader when the query, which joined first, has died.
+    faults = (Fault(21.0, "kill", 0.0, 0.0),) if others else ()
+    scenario = Scenario(61, strategy, queries=2 - others, slots=2, partitions=6, others=others, faults=faults)
     unwatched = Mutation("do not look", (unread, "decide"), lambda _: lambda found, look: found)
     for is_watched in (True, False):
         run = Run(scenario, 60.0)

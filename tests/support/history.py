@@ -32,7 +32,7 @@ class History:
         """Add the reads of a reader from the start of the topic to its end."""
         keys = sorted({key for key, _ in records})
         self._add(_READER, ":assign", keys, ":ok", keys)
-        # The checker judges unread records only if another poll follows.
+        # The checker takes the records of a key's first poll for unread if no other poll follows.
         for first in range(0, len(records) + _POLLED, _POLLED):
             polled: dict[int, list[tuple[int, int]]] = {}
             for key, placed in records[first : first + _POLLED]:

@@ -19,32 +19,9 @@ from typing import Any, Protocol
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.kafka_client import GROUP, TRANSACTION
-from kafka_source.kafka_client.messages.cluster import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
+from kafka_source.kafka_client.messages import cluster as of_cluster
+from kafka_source.kafka_client.messages import group as of_groups
 from kafka_source.kafka_client.messages.codec import Reader, Writer
-from kafka_source.kafka_client.messages.group import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
-)
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -61,34 +38,34 @@ from tests.simulation.world import BEGIN, Process, Socket, Transport, World
 from tests.support.record_messages import FetchRequest, ProduceRequest
 
 _NEWEST: dict[Any, int] = {
-    ApiVersionsRequest: 3,
-    MetadataRequest: 12,
-    FindCoordinatorRequest: 3,
-    ListOffsetsRequest: 6,
-    OffsetForLeaderEpochRequest: 4,
-    DescribeGroupsRequest: 5,
-    JoinGroupRequest: 9,
-    SyncGroupRequest: 5,
-    HeartbeatRequest: 4,
-    LeaveGroupRequest: 5,
-    OffsetCommitRequest: 10,
-    OffsetFetchRequest: 10,
+    of_cluster.ApiVersionsRequest: 3,
+    of_cluster.MetadataRequest: 12,
+    of_cluster.FindCoordinatorRequest: 3,
+    of_cluster.ListOffsetsRequest: 6,
+    of_cluster.OffsetForLeaderEpochRequest: 4,
+    of_groups.DescribeGroupsRequest: 5,
+    of_groups.JoinGroupRequest: 9,
+    of_groups.SyncGroupRequest: 5,
+    of_groups.HeartbeatRequest: 4,
+    of_groups.LeaveGroupRequest: 5,
+    of_groups.OffsetCommitRequest: 10,
+    of_groups.OffsetFetchRequest: 10,
     InitProducerIdRequest: 4,
     AddOffsetsToTxnRequest: 3,
     TxnOffsetCommitRequest: 6,
     EndTxnRequest: 5,
-    ConsumerGroupHeartbeatRequest: 1,
-    ConsumerGroupDescribeRequest: 1,
+    of_groups.ConsumerGroupHeartbeatRequest: 1,
+    of_groups.ConsumerGroupDescribeRequest: 1,
     ProduceRequest: 13,
     FetchRequest: 13,
     AddPartitionsToTxnRequest: 3,
-    DescribeConfigsRequest: 4,
+    of_cluster.DescribeConfigsRequest: 4,
     DescribeProducersRequest: 0,
     DescribeTransactionsRequest: 0,
     ListTransactionsRequest: 2,
 }
 # The requests whose newest version has topic ids instead of names.
-_HAVE_IDS = (OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest)
+_HAVE_IDS = (of_groups.OffsetCommitRequest, of_groups.OffsetFetchRequest, TxnOffsetCommitRequest)
 _BY_KEY = {cls.API_KEY: cls for cls in _NEWEST}
 _NAMES = {cls.API_KEY: cls.name.removesuffix("Request") for cls in _NEWEST}
 
@@ -285,7 +262,7 @@ class Broker:
             writer = Writer()
             writer.int32(correlation_id)
             writer.flexible = flexible
-            if flexible and request_type is not ApiVersionsRequest:
+            if flexible and request_type is not of_cluster.ApiVersionsRequest:
                 writer.tags()
             response.encode(writer, version)
             answer = writer.written()
@@ -297,7 +274,7 @@ class Broker:
         cluster.requests[_NAMES[key]] += 1
         if cluster.loses_once(request, None):
             link.cut()
-            if isinstance(request, InitProducerIdRequest | OffsetCommitRequest):
+            if isinstance(request, InitProducerIdRequest | of_groups.OffsetCommitRequest):
                 link.handle_late(data)
             return
         cluster.handles_late, cluster.client, cluster.version = late, link.process, version
@@ -390,12 +367,12 @@ class Cluster:
         self.read_committed = False
         self.moved: list[Callable[[int, str], None]] = []
         self.handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
-            ApiVersionsRequest: self._api_versions,
-            MetadataRequest: self._metadata,
-            FindCoordinatorRequest: self._find_coordinator,
-            ListOffsetsRequest: self._list_offsets,
-            OffsetForLeaderEpochRequest: self._end_of_epoch,
-            DescribeConfigsRequest: self._configs,
+            of_cluster.ApiVersionsRequest: self._api_versions,
+            of_cluster.MetadataRequest: self._metadata,
+            of_cluster.FindCoordinatorRequest: self._find_coordinator,
+            of_cluster.ListOffsetsRequest: self._list_offsets,
+            of_cluster.OffsetForLeaderEpochRequest: self._end_of_epoch,
+            of_cluster.DescribeConfigsRequest: self._configs,
         }
         self.fetches = Fetches(self)
         world.network = Network(world, self)
@@ -536,7 +513,9 @@ class Cluster:
             return False
         name = getattr(request, "transactional_id", None)
         if isinstance(request, TxnOffsetCommitRequest) or name is None:
-            named = request.groups[0] if isinstance(request, OffsetFetchRequest) and request.groups else request
+            named = (
+                request.groups[0] if isinstance(request, of_groups.OffsetFetchRequest) and request.groups else request
+            )
             kind, name = GROUP, getattr(named, "group_id", None)
         else:
             kind = TRANSACTION
@@ -556,9 +535,9 @@ class Cluster:
         """Return whether a request (`response` is None) is lost before it is handled, or whether its answer is lost."""
         if self._loses_once != request.API_KEY:
             return False
-        if isinstance(request, SyncGroupRequest):
+        if isinstance(request, of_groups.SyncGroupRequest):
             lost = response is None and bool(request.assignments)
-        elif isinstance(request, InitProducerIdRequest | OffsetCommitRequest):
+        elif isinstance(request, InitProducerIdRequest | of_groups.OffsetCommitRequest):
             lost = response is None
         else:
             lost = response is not None and 0 < request.member_epoch < response.member_epoch
@@ -593,8 +572,8 @@ class Cluster:
 
     # ---- answers
 
-    def _api_versions(self, _: Broker, __: ApiVersionsRequest, reply: Reply) -> None:
-        version = ApiVersionsResponse.ApiVersion
+    def _api_versions(self, _: Broker, __: of_cluster.ApiVersionsRequest, reply: Reply) -> None:
+        version = of_cluster.ApiVersionsResponse.ApiVersion
         keys = [
             version(
                 cls.API_KEY,
@@ -604,11 +583,13 @@ class Cluster:
             for cls, newest in _NEWEST.items()
         ]
         level = self.transaction_version
-        features = [ApiVersionsResponse.FinalizedFeatureKey("transaction.version", level, level)]
-        reply(ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0, finalized_features=features))
+        features = [of_cluster.ApiVersionsResponse.FinalizedFeatureKey("transaction.version", level, level)]
+        reply(
+            of_cluster.ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0, finalized_features=features)
+        )
 
-    def _metadata(self, _: Broker, request: MetadataRequest, reply: Reply) -> None:
-        topic_type = MetadataResponse.MetadataResponseTopic
+    def _metadata(self, _: Broker, request: of_cluster.MetadataRequest, reply: Reply) -> None:
+        topic_type = of_cluster.MetadataResponse.MetadataResponseTopic
         names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]
         topics = []
         for name in names:
@@ -634,21 +615,23 @@ class Cluster:
                 )
             )
         brokers = [
-            MetadataResponse.MetadataResponseBroker(node_id=one.node, host=one.host, port=one.port, rack=None)
+            of_cluster.MetadataResponse.MetadataResponseBroker(
+                node_id=one.node, host=one.host, port=one.port, rack=None
+            )
             for one in self.brokers.values()
             if one.up
         ]
         reply(
-            MetadataResponse(
+            of_cluster.MetadataResponse(
                 throttle_time_ms=0, cluster_id=self.cluster_id, controller_id=1, brokers=brokers, topics=topics
             )
         )
 
-    def _find_coordinator(self, _: Broker, request: FindCoordinatorRequest, reply: Reply) -> None:
+    def _find_coordinator(self, _: Broker, request: of_cluster.FindCoordinatorRequest, reply: Reply) -> None:
         node = self.coordinator(request.key_type, request.key)
         broker = self.brokers.get(node)
         reply(
-            FindCoordinatorResponse(
+            of_cluster.FindCoordinatorResponse(
                 throttle_time_ms=0,
                 error_code=0 if broker else int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
                 error_message=None,
@@ -658,8 +641,8 @@ class Cluster:
             )
         )
 
-    def _list_offsets(self, broker: Broker, request: ListOffsetsRequest, reply: Reply) -> None:
-        topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
+    def _list_offsets(self, broker: Broker, request: of_cluster.ListOffsetsRequest, reply: Reply) -> None:
+        topic_type = of_cluster.ListOffsetsResponse.ListOffsetsTopicResponse
         topics = []
         for asked in request.topics:
             partitions = []
@@ -680,10 +663,10 @@ class Cluster:
                     )
                 )
             topics.append(topic_type(name=asked.name, partitions=partitions))
-        reply(ListOffsetsResponse(throttle_time_ms=0, topics=topics))
+        reply(of_cluster.ListOffsetsResponse(throttle_time_ms=0, topics=topics))
 
-    def _end_of_epoch(self, broker: Broker, request: OffsetForLeaderEpochRequest, reply: Reply) -> None:
-        topic_type = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    def _end_of_epoch(self, broker: Broker, request: of_cluster.OffsetForLeaderEpochRequest, reply: Reply) -> None:
+        topic_type = of_cluster.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
         topics = []
         for asked in request.topics:
             partitions = []
@@ -699,13 +682,13 @@ class Cluster:
                     )
                 )
             topics.append(topic_type(topic=asked.topic, partitions=partitions))
-        reply(OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics))
+        reply(of_cluster.OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics))
 
-    def _configs(self, _: Broker, request: DescribeConfigsRequest, reply: Reply) -> None:
-        result_type = DescribeConfigsResponse.DescribeConfigsResult
+    def _configs(self, _: Broker, request: of_cluster.DescribeConfigsRequest, reply: Reply) -> None:
+        result_type = of_cluster.DescribeConfigsResponse.DescribeConfigsResult
         limit = result_type.DescribeConfigsResourceResult(name="transaction.max.timeout.ms", value="900000")
         reply(
-            DescribeConfigsResponse(
+            of_cluster.DescribeConfigsResponse(
                 results=[
                     result_type(
                         error_code=0, resource_type=one.resource_type, resource_name=one.resource_name, configs=[limit]
