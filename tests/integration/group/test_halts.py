@@ -282,18 +282,23 @@ def test_a_pause_is_done_when_a_batch_that_was_planned_before_is_committed(start
 def test_a_query_that_joins_while_its_group_is_paused_reads_nothing(start, settings, groups, group, monkeypatch):
     # Otherwise the first query would rejoin for the second without a trigger.
     monkeypatch.setattr(Siblings, "find", lambda *_: None)
-    first, second = start(), start()
+    first, second, ended = start(), start(), threading.Event()
     first.trigger()
-    with ThreadPoolExecutor(1) as thread:
-        joined = thread.submit(second.trigger)
+    with contextlib.ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(2))
+        stack.callback(ended.set)
+        running = [threads.submit(second.run, ended)]
         wait_until(lambda: groups.describe(group).state == "PreparingRebalance", "the second query to join")
         halt = pause(settings, group).halt
         assert not wait_until_halted(settings, group, halt, timeout=0).is_done
-        first.read_all()
-        joined.result(60)
+        running.append(threads.submit(first.run, ended))
+        wait_until(lambda: groups.describe(group).state == "Stable", "the first query to rejoin")
+        assert wait_until_halted(settings, group, halt, timeout=120).is_done
+        assert len(groups.describe(group).members) == 2
+        ended.set()
+        for one in running:
+            one.result(60)
     assert not second.read
-    wait_until(lambda: not (first.trigger() or second.trigger()), "both to rest")
-    assert wait_until_halted(settings, group, halt, timeout=30).is_done
 
 
 def test_a_trigger_that_cannot_ask_for_halts_may_pass_a_boundary_and_the_command_says_so(group):
