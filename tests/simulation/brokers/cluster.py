@@ -204,7 +204,9 @@ class Link:
         self._busy = False
         self._last_out = max(self._last_out, self._world.now + self.broker.delay())
         self._world.after(self._last_out - self._world.now, self._deliver, self.process, data)
-        self._next()
+        if self._inbox:
+            # A coordinator completes a rebalance before it handles another request.
+            self._world.after(0, self._next)
 
     def _deliver(self, data: bytes) -> None:
         if not self.closed:
