@@ -111,7 +111,8 @@ def test_every_commit_names_its_topic(
     name, sink = topic("commits-all", partitions=1, records=10), topic("commits-all-out", partitions=1)
     run(_query(kafka, name, group, commit=commit, kafka_group_protocol=protocol), sink)
     client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    (entry,) = client.run(fetch_all_committed(client, group, Deadline(30))).values()
+    committed = wait_until(lambda: client.run(fetch_all_committed(client, group, Deadline(30))), "the commit")
+    (entry,) = committed.values()
     assert entry.offset == 10
     note = OffsetNote.parse(entry.metadata)
     described = client.run(client.metadata([name])).topics[name]
