@@ -148,7 +148,7 @@ class Queries:
     def finish(self) -> Queries:
         """Wait until all have ended by themselves."""
         for query in self.running.values():
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(200)
         return self
 
     def stop(self) -> None:

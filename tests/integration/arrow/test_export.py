@@ -215,9 +215,9 @@ def test_an_export_that_is_killed_and_continued_has_each_record_once(
     kafka: EmbeddedKafka, topic: Topic, tmp_path: Path, kills: int
 ) -> None:
     name, folder, records = topic("export-killed", partitions=2), tmp_path / "parts", 20_000 * kills
-    write(kafka, name, 0, records, size=100)
+    write(kafka, name, 0, records, size=100, batch=100)
     # About 40 parts for each kill.
-    arguments = (name, "--to", f"{folder}/", "--part-bytes", 100_000)
+    arguments = (name, "--to", f"{folder}/", "--part-bytes", 100_000, *SLOWLY)
     chance = random.Random(kills)
     counts: list[int] = []
     for _ in range(kills):

@@ -120,7 +120,8 @@ def test_a_warning_comes_before_the_error(kafka: tuple[EmbeddedKafka, str], capl
     broker, address = kafka
     client = KafkaClient(Settings({"bootstrap.servers": f"{LOOPBACK}:{broker.port(1)}"}))
     with closing(client), caplog.at_level(logging.WARNING):
-        # It ends before the error.
+        client.run(client.metadata((), Deadline(30)))
+        # The warning comes before the error.
         with pytest.raises(ConnectionLost, match=r"advertised\.listeners"):
             client.run(client.reach_broker(Deadline(advertised.WARNING_SECONDS)))
     assert f"broker 1 advertises {address}" in caplog.text

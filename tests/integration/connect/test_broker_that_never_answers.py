@@ -29,6 +29,8 @@ def broker() -> Iterator[EmbeddedKafka]:
         kafka.create_topic("read", partitions=2)
         kafka.create_topic("written", partitions=1)
         produce(kafka.bootstrap_servers, "read", 100)
+        # The first idempotent write waits for a block of producer ids.
+        produce(kafka.bootstrap_servers, "written", 1, config={"enable.idempotence": True})
         yield kafka
 
 

@@ -49,7 +49,7 @@ def test_what_only_a_started_stream_can_tell_ends_in_our_words(spark, kafka, top
     frame = (source if schema is None else source.schema(schema)).load()
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(Exception, match="OptionError") as caught:
-        query.awaitTermination(SECONDS)
+        query.awaitTermination(200)
     assert "UnboundLocalError" not in str(caught.value)
     assert words in last_line(caught)
 

@@ -132,6 +132,7 @@ def test_in_spark_no_batch_is_missing_when_checkpoint_and_output_are_put_back_to
 
     run()
     assert written(tmp_path / "out") == list(range(COUNT))
+    wait_until_committed(groups, group, COUNT)
     committed = groups.committed(group)
     checkpoint, sink = tmp_path / "checkpoint", tmp_path / "out" / "_spark_metadata"
     for log in (checkpoint / "offsets", checkpoint / "commits", sink):
@@ -144,4 +145,4 @@ def test_in_spark_no_batch_is_missing_when_checkpoint_and_output_are_put_back_to
     assert (written(tmp_path / "out"), groups.committed(group)) == (first, committed)
     run(**{"group_on_older_checkpoint": "replay"})
     assert written(tmp_path / "out") == list(range(COUNT))
-    assert groups.committed(group) == committed
+    wait_until_committed(groups, group, committed)

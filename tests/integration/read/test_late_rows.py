@@ -160,7 +160,7 @@ def test_each_of_two_queries_of_a_group_keeps_its_own_partitions_in_step(kafka):
     read: set[int] = set()
 
     def run(_: int) -> list[tuple[frozenset[TopicPartition], list[int]]]:
-        found, deadline = [], time.monotonic() + 60
+        found, deadline = [], time.monotonic() + 200
         job = Job(kafka, "shared", subscribe=backlog.name, maxTimestampSkew="10m", maxOffsetsPerTrigger=50)
         with closing(job.planner()) as planner:
             while read != backlog.times.keys():

@@ -23,7 +23,7 @@ from kafka_source.engine_selection import why_not_native
 from tests.support.programs import run_python
 from tests.support.random_functions import compare, functions
 from tests.support.records import produce, reader, run_to_end, to_files
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 SIZES = "size int, offset bigint"
 COUNT = 200
@@ -81,7 +81,7 @@ def test_a_stream_of_a_group_counts_what_it_reads_and_what_it_returns(spark, kaf
     assert progress.numInputRows == written
     (offsets,) = kafkagroup.progress.sources_of(progress)
     assert sum(span.end - span.start for span in offsets.end.partitions.values()) == COUNT
-    assert sum(groups.committed(group).values()) == COUNT
+    wait_until_committed(groups, group, COUNT)
 
 
 def test_decoded_values_and_all_columns_are_given_to_it(spark, kafka, orders):
@@ -239,10 +239,10 @@ def test_with_commit_task_the_offsets_are_committed_after_its_last_row(spark, ka
         mapped(ends, group).collect()
     assert sum(groups.committed(group).values()) == 0
     assert mapped(sizes, f"{group}-whole").count() == COUNT
-    assert sum(groups.committed(f"{group}-whole").values()) == COUNT
+    wait_until_committed(groups, f"{group}-whole", COUNT)
     # What it leaves unread counts as read.
     assert mapped(lambda batches: iter(()), f"{group}-early").count() == 0
-    assert sum(groups.committed(f"{group}-early").values()) == COUNT
+    wait_until_committed(groups, f"{group}-early", COUNT)
 
 
 @pytest.mark.parametrize("examples", [4, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
@@ -335,5 +335,5 @@ def test_a_hostile_function_leaves_its_group_in_order(spark, kafka, orders, grou
         # The same checkpoint goes on with a function that is mended.
         run(kafkagroup.map_in_arrow(reading, sizes, SIZES), tmp_path)
     assert spark.read.parquet(str(tmp_path / "out")).count() == COUNT
-    assert sum(groups.committed(group).values()) == COUNT
+    wait_until_committed(groups, group, COUNT)
     wait_until(lambda: groups.describe(group).members == (), "the members to leave")

@@ -23,7 +23,7 @@ from kafkagroup.admin import Groups
 from tests.support.memberships import held, rejoin_until_joined
 from tests.support.queries import Job, query_of
 from tests.support.records import add_partitions, open_transaction, produce, send
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 Start = Callable[..., MicroBatches]
 
@@ -149,9 +149,8 @@ def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, 
     end = after(planner, StreamOffset())
     with pytest.raises(InvalidConfigurationError, match="cluster"):
         planner.next(replace(end, cluster="another"), limited=True)
-    assert Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(f"{name}-group") == dict.fromkeys(
-        end.partitions, 0
-    )
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    wait_until_committed(groups, f"{name}-group", dict.fromkeys(end.partitions, 0))
 
 
 @pytest.mark.parametrize(
@@ -179,4 +178,4 @@ def test_tasks_that_commit_a_batch_that_was_planned_otherwise_do_not_fence_each_
         begun = [next(one) for one in running]
         batches = [*begun, *(batch for one in running for batch in one)]
     assert sorted(int(value.as_py()) for batch in batches for value in batch["value"]) == list(range(400))
-    assert sum(groups.committed(group).values()) == 400
+    wait_until_committed(groups, group, 400)

@@ -13,7 +13,7 @@ from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.pinned_read import pinned_ranges
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from tests.support.records import add_partitions, create_again, numbers, produce
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 PARTITIONS = 3
 
@@ -59,9 +59,7 @@ def test_all_actions_see_the_same_rows_and_the_end_commits_them(
         assert frame.groupBy("partition").count().count() == PARTITIONS
         assert {member.partitions for member in groups.describe(group).members} != {()}
         assert groups.committed(group) == {}
-    wait_until(
-        lambda: sum(groups.committed(group).values()) == 90, "the commit, which is seen once its marker is written"
-    )
+    wait_until_committed(groups, group, 90)
     assert groups.describe(group).members == ()
     assert frame.count() == 90
     with kafkagroup.pinned(spark, options, "value string") as rest:
@@ -82,6 +80,7 @@ def test_an_exception_in_the_block_commits_nothing(spark, options, group, groups
 def test_where_nothing_is_new_the_frame_is_empty(spark, options, group, groups):
     with kafkagroup.pinned(spark, options) as frame:
         columns = frame.columns
+    wait_until_committed(groups, group, 90)
     before = groups.committed(group)
     with kafkagroup.pinned(spark, options) as frame:
         assert frame.count() == 0

@@ -322,5 +322,5 @@ def test_two_topics_are_read_in_one_batch_of_one_group(spark, kafka, orders, top
         assert numbers(left.union(right)) == sorted([*range(300), 200, 201, 202])
     else:
         assert numbers(left.join(right.select("key"), "key")) == [200, 201, 202]
-    assert sum(groups.committed(group).values()) == (303 if commit == "task" else 0)
+    wait_until_committed(groups, group, 303 if commit == "task" else 0)
     wait_until(lambda: groups.describe(group).members == (), "the slots to leave")

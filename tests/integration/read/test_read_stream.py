@@ -12,7 +12,7 @@ from pyspark.sql.functions import spark_partition_id
 import kafkagroup
 from kafkagroup.progress import lag_of, sources_of
 from tests.support.records import produce, run_to_end, running, stream, to_files, write_records, written
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 
@@ -88,8 +88,8 @@ def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kaf
     name = topic("committed", partitions=3, records=60)
     run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path))
     assert written(tmp_path / "out") == list(range(60))
+    wait_until_committed(groups, group, 60)
     assert all(row.lag == 0 for row in groups.lag(group))
-    assert committed(groups, group, name) == 60
 
 
 def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, groups, tmp_path, group):
@@ -116,7 +116,7 @@ def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional, 
     name = topic("tasks", partitions=2, records=10)
     options = {"commit": "task", "commit_transactional": transactional, "startingOffsets": "earliest"}
     run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, **options), tmp_path))
-    assert committed(groups, group, name) == 10
+    wait_until_committed(groups, group, 10)
 
 
 def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):

@@ -10,7 +10,7 @@ from assignors import TopicPartition
 from kafka_source.errors import DataLossError
 from tests.support.queries import Job
 from tests.support.records import create_again, produce
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 COUNT = 100
 
@@ -61,7 +61,7 @@ def test_a_batch_that_runs_again_does_not_lower_what_others_have_committed(kafka
     planner.close()
     produce(kafka.bootstrap_servers, name, 10, first=20)
     assert Job(kafka, group, subscribe=name).run() == list(range(30))
-    assert groups.committed(group) == {tp: 30}
+    wait_until_committed(groups, group, {tp: 30})
     with closing(query.planner()) as planner:
         # Spark's sink may have a part of these rows, so the batch is read whole.
         assert query.read(planner, *query.offsets[-2:]) == list(range(20))

@@ -153,8 +153,11 @@ def test_a_commit_whose_answer_never_comes_has_an_unknown_outcome_and_the_next_o
             return []
         return [frame.payload]
 
-    with query(behind.kafka, group, timeout=3, request_timeout_ms="1000") as one:
+    with query(behind.kafka, group, request_timeout_ms="1000") as one:
+        # The first transaction of a broker waits until the broker has made the topic of transactions.
         one.commit(1)
+        one.committer.close()
+        one.committer = TransactionalCommitter(one.settings, one.group, timeout=3)
         behind.proxy.on_response = swallow
         with pytest.raises(UnknownOutcomeError, match="committed offsets"):
             one.commit(2)

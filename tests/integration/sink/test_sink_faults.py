@@ -118,7 +118,8 @@ def test_f6_f7_f8_a_driver_killed_around_its_decision(sink: Sink, reader: Commit
 
 
 def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka: EmbeddedKafka, topic: Topic) -> None:
-    away = {"transaction.timeout.ms": "1000"}
+    # This is long enough for three tasks and the decision on a busy machine.
+    away = {"transaction.timeout.ms": "8000"}
     stops = Sink(kafka.bootstrap_servers, topic("away"), settings=away)
     replays = Sink(kafka.bootstrap_servers, topic("away"), replays=True, settings=away)
     undecided = Sink(kafka.bootstrap_servers, topic("away"), settings=away)

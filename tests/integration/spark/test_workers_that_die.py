@@ -16,7 +16,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.queries import query_of
 from tests.support.records import produce
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 COUNT, MORE = 200, 50
 
@@ -71,7 +71,7 @@ def test_f1_a_worker_that_is_killed_while_it_reads_costs_an_attempt_and_no_rebal
             worker.join(60)
         assert sum(groups.committed(group).values()) == 0
         assert numbers(bundle, query) == list(range(COUNT))
-        assert sum(groups.committed(group).values()) == (COUNT if commit == "task" else 0)
+        wait_until_committed(groups, group, COUNT if commit == "task" else 0)
         produce(kafka.bootstrap_servers, name, MORE, first=COUNT)
         after, bundle = planned(planner, end)
         assert numbers(bundle, query) == list(range(COUNT, COUNT + MORE))
