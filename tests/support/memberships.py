@@ -94,7 +94,7 @@ def everything(topic: str, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for n in range(partitions)]
 
 
-def rejoin_until_joined(membership: ClassicMembership, joining: Future[object]) -> None:
+def rejoin_until_joined(membership: ClassicMembership, joining: Future[Any]) -> None:
     """Rejoin whenever a rebalance needs it, as a query does in each trigger, until another membership has joined.
 
     Its slots may join in several rebalances.

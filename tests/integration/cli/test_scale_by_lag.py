@@ -209,7 +209,7 @@ STATES = (
 @pytest.mark.parametrize("make", STATES, ids=lambda make: make.__name__.replace("_", " "))
 def test_the_lag_of_a_topic_is_kedas(place: Place, make: Callable[[Place], None]) -> None:
     make(place)
-    assert place.ours("-t", place.topic) == place.keda(topic=place.topic)
+    wait_until(lambda: place.ours("-t", place.topic) == place.keda(topic=place.topic), "the same lag")
 
 
 def test_the_lag_over_topics_is_kedas(place: Place, topic: Topic) -> None:
@@ -230,7 +230,8 @@ def test_a_scaled_job_starts_with_lag_and_leaves_none(spark: SparkSession, place
         frame = stream(spark, place.kafka, place.topic, kafka_group_id=place.group).writeStream.format("noop")
         job = run_to_end(frame.option("checkpointLocation", str(tmp_path)))
         assert sum(progress.numInputRows for progress in job.recentProgress) == lag
-        assert place.keda(topic=place.topic) == place.ours("-t", place.topic) == 0
+        wait_until(lambda: place.keda(topic=place.topic) == 0, "the last commit")
+        assert place.ours("-t", place.topic) == 0
         produce(place.kafka.bootstrap_servers, place.topic, 7)
 
 

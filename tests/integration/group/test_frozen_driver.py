@@ -23,7 +23,7 @@ from tests.support.memberships import leave, members_of
 from tests.support.queries import Pipe, query_of
 from tests.support.rewinding import Streams
 from tests.support.two_phase import visible
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 COUNT = 100
 PARTITIONS = 4
@@ -113,7 +113,7 @@ def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
         assert committed(kafka, group) == 0
         return
     assert said == "it has gone on"
-    assert committed(kafka, group) == COUNT
+    wait_until_committed(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})), group, COUNT)
     if driver is copies:
         assert sorted(map(int, visible(kafka.bootstrap_servers, sink, COUNT))) == list(range(COUNT))
 
@@ -139,4 +139,4 @@ def test_a_run_to_an_end_that_loses_its_place_while_it_plans_plans_again(kafka, 
         assert sum(end.ends.values()) == COUNT
         stream.tasks(StreamOffset(), end)
         assert stream.next(end, limited=True) is end
-        assert committed(kafka, group) == COUNT
+        wait_until_committed(Groups(settings), group, COUNT)

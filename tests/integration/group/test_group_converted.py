@@ -74,6 +74,6 @@ def test_a_stream_ends_and_what_it_has_written_is_committed(spark, kafka, topic,
         wait_until(lambda: len(written(tmp_path / "out")) == 40, "the stream to read")
         other = consumer(orders)
         with pytest.raises(StreamingQueryException, match="members of the consumer protocol"):
-            query.awaitTermination(60)
+            query.awaitTermination(180)
     wait_until(lambda: sorted(other.assigned) == list(range(PARTITIONS)), "all partitions for the consumer")
     assert sum(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(group).values()) == 40

@@ -149,7 +149,7 @@ def test_heartbeats_do_not_wait_for_a_description_that_is_late(proxied, caplog):
             beats.append(frame)
         return [frame.payload]
 
-    members.make("orders", slots=1, metadata_max_age_ms=500).join(30)
+    members.make("orders", slots=1, metadata_max_age_ms=500, heartbeat_interval_ms=1_000).join(30)
     proxy.on_response = hold
     wait_until(lambda: len(beats) > 3, "heartbeats")
     answer.set()
@@ -290,7 +290,7 @@ def test_a_commit_whose_answer_was_lost_stays_unknown_while_the_new_coordinator_
     nobody = SlotCredentials.without_membership(group)
     proxy.on_response = answered_while_it_loads(commits, fetches=True)
     with closing(KafkaClient(members.config)) as client, pytest.raises(UnknownOutcomeError):
-        client.run(commit_offsets(client, nobody, {TopicPartition("orders", 0): 3}, Deadline(2)))
+        client.run(commit_offsets(client, nobody, {TopicPartition("orders", 0): 3}, Deadline(10)))
     assert len(commits) > 1
     proxy.on_response = pass_on
     assert Groups(members.config).committed(group) == {TopicPartition("orders", 0): 3}

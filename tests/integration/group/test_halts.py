@@ -396,10 +396,14 @@ def test_every_partition_ends_exactly_at_its_boundary(kafka, topic, settings, gr
         assert stopped(boundaries) == boundaries
         resume(settings, group)
         all_read_on(boundaries)
-        pause(settings, group)
-        time.sleep(0.5)
+        assert wait_until_halted(settings, group, pause(settings, group).halt, timeout=120).is_done
         at = round(time.time() * 1000)
-        time.sleep(0.5)
+
+        def has_later_records() -> bool:
+            last = {one.topic_partition: one.offset for one in groups.moves(group, "latest")}
+            return all(one.offset < last[one.topic_partition] for one in groups.moves(group, AtTime(at)))
+
+        wait_until(has_later_records, "a later record in each partition")
         # A stop replaces the pause.
         of_time = stopped(AtTime(at))
         first = groups.moves(group, AtTime(at))
@@ -457,11 +461,11 @@ def test_a_partition_that_another_query_takes_over_ends_at_its_boundary(kafka, t
         wait_until(lambda: len(groups.describe(group).members) == 2, "both queries in the group")
         boundaries = {tp: end + 300 for tp, end in numbers.hold(groups, group).items()}
         halt = stop(settings, group, boundaries).halt
-        numbers.flows.set()
         ends[0].set()
         running[0].result(60)
         first.close()
         assert any(groups.committed(group)[tp] < boundary for tp, boundary in boundaries.items())
+        numbers.flows.set()
         found = wait_until_halted(settings, group, halt, timeout=120)
         assert found.is_done, found
         assert groups.committed(group) == boundaries
@@ -469,9 +473,10 @@ def test_a_partition_that_another_query_takes_over_ends_at_its_boundary(kafka, t
         running[1].result(60)
 
 
-def test_a_boundary_that_is_passed_or_has_no_offset_yet_is_refused(start, settings, name, group):
+def test_a_boundary_that_is_passed_or_has_no_offset_yet_is_refused(start, settings, groups, name, group):
     query = start()
     query.read_all()
+    wait_until_committed(groups, group, RECORDS)
     with pytest.raises(InvalidConfigurationError, match=f"{name}-0 is at 20, beyond 5"):
         stop(settings, group, {TopicPartition(name, 0): 5})
     command = Command(settings["bootstrap.servers"])
@@ -495,6 +500,7 @@ def test_the_command_stops_applications_and_a_later_one_waits(kafka, name, group
         apps = [stack.enter_context(streaming_app(folder, options)) for folder in folders]
         wait_until(lambda: groups.states().get(group), "an application in the group")
         wait_until(lambda: len(groups.describe(group).members) == 2, "both applications in the group")
+        wait_until(lambda: len(groups.committed(group)) == 2, "the starting offsets")
         produce_evenly(kafka.bootstrap_servers, name, 200)
         assert "Nothing was changed" in command.says("stop", group, "--at", "end")
         rows = command.json("stop", group, "--at", "end", "--yes", "--timeout", "120")
@@ -503,7 +509,7 @@ def test_the_command_stops_applications_and_a_later_one_waits(kafka, name, group
             (1, 120, None, True),
         }
         for app in apps:
-            app.wait_for("stopped", 60)
+            app.wait_for("stopped", 240)
         assert Counter(number for folder in folders for number in written(folder / "out")) == Counter(
             [*range(RECORDS), *range(200)]
         )
@@ -513,7 +519,7 @@ def test_the_command_stops_applications_and_a_later_one_waits(kafka, name, group
         wait_until(lambda: reason in later.log.read_text(), "the later application to say why it waits")
         assert not groups.describe(group).members
         command.run("resume", group, "--yes")
-        later.wait_for("batch", 60)
+        later.wait_for("batch", 240)
         later.stop()
 
 

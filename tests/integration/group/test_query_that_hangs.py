@@ -55,7 +55,7 @@ def test_a_consumer_beside_a_hung_query_gets_all_partitions(spark, kafka, topic,
     query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         produce(servers, name, 100)
-        wait_until(lambda: len(sink.values) == 100, "the first records", SECONDS)
+        wait_until(lambda: len(sink.values) == 100, "the first records")
         if joins == "before it hangs":
             early = other = ConfluentConsumer(servers, group, name)
             wait_until(lambda: bool(early.assigned), "a share for the consumer", SECONDS)

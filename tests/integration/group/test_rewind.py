@@ -22,11 +22,11 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
 from kafkagroup import pinned
 from kafkagroup.admin import Groups, RunningRewind, rewind_running_group, running_group
-from tests.support.memberships import leave
+from tests.support.memberships import leave, rejoin_until_joined
 from tests.support.queries import Job, Pipe
 from tests.support.records import create_again, delete_before, produce, reader
 from tests.support.rewinding import COUNT, PARTITIONS, Runner, Streams, all_committed, covered, ends
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 
 @pytest.fixture
@@ -194,6 +194,7 @@ def test_nothing_changes_if_a_micro_batch_takes_too_long(settings, groups, name,
     with closing(planner()) as busy:
         end = busy.next(StreamOffset(), limited=True)
         busy.tasks(StreamOffset(), end)
+        wait_until_committed(groups, group, dict.fromkeys(ends(groups, name), 0))
         before = groups.committed(group)
         with pytest.raises(RetriableError, match="Nothing was changed"):
             rewind_running_group(settings, group, {TopicPartition(name, 0): 1}, timeout=2)
@@ -263,12 +264,11 @@ def test_the_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_set(
     reading.join(30)
     with ThreadPoolExecutor(1) as pool:
         rewinding = pool.submit(rewind_running_group, settings, group, {TopicPartition(name, 0): 2}, timeout=60)
-        wait_until(reading.rebalance_needed, "the program to join")
         if not at_check:
+            wait_until(reading.rebalance_needed, "the program to join")
             create_it_again()
-        reading.rejoin(60)
         with pytest.raises(ApplicationRecoverableError, match="created again"):
-            rewinding.result(60)
+            rejoin_until_joined(reading, rewinding)
     assert groups.committed(group) == {}
 
 

@@ -20,7 +20,7 @@ from tests.support.queries import query_of
 from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
-SECONDS = 45
+SECONDS = 150
 """Far below `kafka.max.poll.interval.ms`, after which the group goes on without a read that keeps it waiting."""
 
 SETTINGS = {
