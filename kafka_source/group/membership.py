@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import ApplicationRecoverableError
+from kafka_source.errors import ApplicationRecoverableError, RetriableError
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.group.requests import commit_offsets, fetch_committed, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
@@ -140,9 +140,21 @@ class Membership(ABC):
     @abstractmethod
     def _lost_slots(self) -> Sequence[int]: ...
 
+    def ask(self) -> bool:
+        """Send heartbeats now; return whether all were answered in time.
+
+        If heartbeats fail, send them again: their connection may have ended while this process was suspended.
+        """
+        deadline = Deadline(REQUEST_SECONDS)
+        return self._send_heartbeats(deadline) or self._send_heartbeats(deadline)
+
+    def _send_heartbeats(self, deadline: Deadline) -> bool:
+        with contextlib.suppress(RetriableError):
+            return self._run(self._beat_all(deadline), REQUEST_SECONDS)
+        return False
+
     @abstractmethod
-    def ask(self) -> None:
-        """Send heartbeats now; return when they are answered or late."""
+    async def _beat_all(self, deadline: Deadline) -> bool: ...
 
     @abstractmethod
     def check(self) -> None:

@@ -31,6 +31,7 @@ from kafka_source.group.classic.member import Member
 from kafka_source.group.consumer import member_state
 from kafka_source.group.consumer import membership as consumer_membership
 from kafka_source.group.consumer import slot as consumer_slot
+from kafka_source.group.membership import Membership
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
@@ -589,6 +590,11 @@ MUTATIONS = (
         lambda _: lambda self, used: False,
     ),
     Mutation("send heartbeats too seldom", (background.Heartbeats, "beat"), _seldom_heartbeats),
+    Mutation(
+        "do not send a heartbeat again that has failed",
+        (Membership, "ask"),
+        lambda _: lambda self: self._send_heartbeats(Deadline(30.0)),
+    ),
     Mutation("give a partition to two members", (leader, "assign"), _two_owners),
     Mutation(
         "forget the claims of members that a rebalance has overtaken",

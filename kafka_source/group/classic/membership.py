@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from assignors import Assignor, TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
+from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.classic.background import BackgroundRejoiner, Heartbeats
 from kafka_source.group.classic.balance import BalanceWatch, EndOffsets
 from kafka_source.group.classic.joining import JoinRounds
@@ -187,10 +187,8 @@ class ClassicMembership(Membership):
     def _lost_slots(self) -> Sequence[int]:
         return [slot.number for slot in self._slots if slot.member.status.state is State.LOST]
 
-    def ask(self) -> None:
-        """Send heartbeats now; return when they are answered or late."""
-        with contextlib.suppress(RetriableError):
-            self._run(self._heartbeats.send(Deadline(REQUEST_SECONDS)), REQUEST_SECONDS)
+    async def _beat_all(self, deadline: Deadline) -> bool:
+        return await self._heartbeats.send(deadline)
 
     def check(self) -> None:
         """Raise the error of a slot; see `Membership.check`."""

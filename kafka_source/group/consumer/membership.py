@@ -134,7 +134,7 @@ class ConsumerMembership(Membership):
 
         A heartbeat may have raised an epoch. If its answer was lost, the next heartbeat shows the new epoch.
         """
-        is_answered = self._ask()
+        is_answered = self.ask()
         if self.lost() is not None:
             return False
         if self._credentials() != used:
@@ -177,16 +177,6 @@ class ConsumerMembership(Membership):
 
     def _lost_slots(self) -> Sequence[int]:
         return [slot.number for slot in self._slots if slot.member.state is State.LOST]
-
-    def ask(self) -> None:
-        """Send heartbeats now; return when they are answered or late."""
-        self._ask()
-
-    def _ask(self) -> bool:
-        """Send heartbeats now; return whether all were answered."""
-        with contextlib.suppress(RetriableError):
-            return self._run(self._beat_all(Deadline(REQUEST_SECONDS)), REQUEST_SECONDS)
-        return False
 
     def check(self) -> None:
         """Raise the error if the group has refused one of the slots."""

@@ -23,7 +23,7 @@ from kafka_source.source.batch import BatchReader
 from kafkagroup.admin import Groups, rewind_running_group
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from tests.support.memberships import Memberships, everything, held, members_of, rejoin_until_joined
+from tests.support.memberships import Memberships, everything, held, leave, members_of, rejoin_until_joined
 from tests.support.records import produce
 from tests.support.rewinding import Streams
 from tests.support.waiting import wait_until
@@ -88,6 +88,18 @@ def test_a_rejoin_that_failed_is_due_again(proxied):
     membership.rejoin(30)
     assert held(membership) == everything("orders", 6)
     assert membership.rebalance_needed() is None
+
+
+def test_a_member_that_was_suspended_notices_its_removal_although_its_connection_has_ended(proxied, monkeypatch):
+    members, proxy = proxied
+    membership = members.make("orders", slots=1, heartbeat_interval_ms=15_000)
+    membership.join(30)
+    leave(members.config, membership.credentials[0])
+    proxy.on_request, cut = once(HEARTBEAT)
+    assert membership.lost() is None
+    monkeypatch.setattr(membership, "_session_may_have_ended", lambda: True)
+    assert membership.lost()
+    assert cut
 
 
 def test_a_batch_is_read_although_its_slots_cannot_leave(behind, proxied, group, caplog):
