@@ -104,7 +104,7 @@ class BySink(CommitPolicy):
         if stream:
             name = self._record.name(stream)
             check_undecided(planned, committed, stream, name, has_record=decided is not None)
-        return Replay(remaining(planned, owned.slots, committed, batch.rewinds))
+        return Replay(remaining(planned, owned.slots, committed, batch))
 
     def tasks_made(
         self,
@@ -230,7 +230,7 @@ def remaining(
     planned: Sequence[PlannedInput],
     owned: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, CommitOffset],
-    rewinds: Mapping[TopicPartition, str],
+    batch: StreamOffset,
 ) -> list[PlannedInput]:
     """Return the ranges of an undecided batch's replay.
 
@@ -241,7 +241,7 @@ def remaining(
         planned: The batch's inputs, as its end offset defines them.
         owned: The partitions that the query owns now, with their slots.
         committed: The group's committed offsets.
-        rewinds: The id of the group's last rewind before the plan, by partition.
+        batch: The end offset of the batch.
     """
     starts: dict[TopicPartition, int] = {}
     for r in (r for one in planned for r in one.ranges):
@@ -256,10 +256,11 @@ def remaining(
             return r
         # The group's offset is of a later leader's log, so the log may have been truncated after the plan.
         is_of_later_leader = 0 <= r.epoch < entry.leader_epoch
-        is_rewound = entry.unfollowed_rewind(rewinds.get(tp)) is not None
+        is_rewound = entry.unfollowed_rewind(batch.rewinds.get(tp)) is not None
         if entry.offset < starts[tp]:
-            # If the group was set back after the batch was planned, the next batch begins at the group's offset.
-            return r._replace(start=r.end) if is_of_later_leader or is_rewound else r
+            # If the group was set back after the batch was planned, the next batch begins at the group's offset. If the
+            # batch was planned with another value of `commit`, the group may only lack the commit of the last batch.
+            return r._replace(start=r.end) if batch.by_sink or is_of_later_leader or is_rewound else r
         epoch = entry.leader_epoch if is_of_later_leader else r.epoch
         return r._replace(start=max(r.start, entry.offset), epoch=epoch)
 

@@ -40,7 +40,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_by_ids, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
-from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, is_of_other_topic, with_notes
+from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, is_of_other_topic, rewinds_in, with_notes
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -107,10 +107,21 @@ class Handoff:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
-    def ends_of(self, partitions: Iterable[TopicPartition], cluster: str | None) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets to commit for the ends of these partitions' ranges, in the cluster with this id."""
+    def ends_of(
+        self,
+        partitions: Iterable[TopicPartition],
+        committed: Mapping[TopicPartition, CommitOffset],
+        cluster: str | None,
+    ) -> dict[TopicPartition, CommitOffset]:
+        """Return the offsets to commit for the ends of these partitions' ranges.
+
+        Args:
+            partitions: The partitions.
+            committed: The group's offsets, whose marks of rewinds are repeated.
+            cluster: The id of the cluster.
+        """
         ends = {tp: self.ranges[tp][1] for tp in partitions}
-        return with_notes(ends, {}, self.stream, self.epochs, self.topic_ids, cluster)
+        return with_notes(ends, rewinds_in(committed), self.stream, self.epochs, self.topic_ids, cluster)
 
     def published_end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
         """Return the offset to publish for the end of a partition's range."""

@@ -69,7 +69,7 @@ async def offsets_of_sources(
     for handoff in found.handoffs:
         _check_not_read_by_others(handoff, found.committed)
     offsets = (
-        GroupOffsets(handoff.member, handoff.ends_of(handoff.ranges, client.cluster_id)) for handoff in found.handoffs
+        GroupOffsets(one.member, one.ends_of(one.ranges, found.committed, client.cluster_id)) for one in found.handoffs
     )
     return SourceOffsets(tuple(offsets), taken, record_of(group, found.handoffs))
 
@@ -109,9 +109,11 @@ async def renewed_offsets(
     """
     sources: dict[tuple[str, str], list[Handoff]] = {}
     published = await collect(client, group, batch, deadline)
-    if published is not None and published.late:
+    if published is None:
+        return ()
+    if published.late:
         raise _refusal(batch, published)
-    for handoff in () if published is None else published.handoffs:
+    for handoff in published.handoffs:
         if handoff.member.right is None:
             raise error
         sources.setdefault((handoff.member.right, handoff.stream), []).append(handoff)
@@ -123,8 +125,8 @@ async def renewed_offsets(
         renewal = Renewal(group, right, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream, rewinds={})
         owners = await renewal.wait(client, error, refused, deadline)
         for owner, partitions in group_by_owner(owners):
-            ends = {tp: by_partition[tp].ends_of([tp], client.cluster_id)[tp] for tp in partitions}
-            found.append(GroupOffsets(owner, ends))
+            ends = (by_partition[tp].ends_of([tp], published.committed, client.cluster_id) for tp in partitions)
+            found.append(GroupOffsets(owner, {tp: end for one in ends for tp, end in one.items()}))
     log.info("batch %d: the source has published newer credentials in group %s since the plan", batch.number, group)
     return tuple(found)
 

@@ -32,10 +32,10 @@ from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
-from tests.support.queries import Pipe, query_of
+from tests.support.queries import Job, Pipe, query_of
 from tests.support.records import CommittedReader, create_again, produce, run_to_end, stream, to_topic
 from tests.support.two_phase import visible
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 PARTITIONS = 4
 COUNT = 200
@@ -136,6 +136,19 @@ def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
     assert private_groups(made) == made
     for name in made:
         assert min(committed(kafka, name).values()) > BEYOND_ALL_LOGS, name
+
+
+def test_a_stopped_query_follows_a_rewind_from_which_a_sink_has_read_on(kafka, topics, group, pipe):
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    stopped = Job(kafka, group, subscribe=topics[0])
+    assert len(stopped.run()) == COUNT
+    wait_until_committed(groups, group, COUNT)
+    groups.rewind(group, dict.fromkeys(groups.committed(group), 0))
+    query = pipe(maxOffsetsPerTrigger=COUNT // 2)
+    assert query.whole_batch() >= 0
+    query.close()
+    assert 0 < len(query.read) < COUNT
+    assert sorted(query.read + stopped.run()) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("is_rewound", [False, True])

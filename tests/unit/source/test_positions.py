@@ -79,12 +79,15 @@ def test_a_rewound_partition_is_read_again_and_the_others_are_not() -> None:
 def test_a_batch_that_nobody_decided_on_before_a_rewind_is_left_to_the_next_one() -> None:
     planned = [PlannedInput(0, (Range("t", 0, 50, 60), Range("t", 1, 50, 60)))]
     committed = {A: FIRST, B: CommitOffset(50, metadata="mine")}
-    assert remaining(planned, {A: 0, B: 0}, committed, {}) == [PlannedInput(0, (Range("t", 1, 50, 60),))]
+    left = [PlannedInput(0, (Range("t", 1, 50, 60),))]
+    assert remaining(planned, {A: 0, B: 0}, committed, StreamOffset()) == left
+    # Another tool has set the group back.
+    assert remaining(planned, {A: 0, B: 0}, committed | {A: CommitOffset(10)}, StreamOffset(by_sink=True)) == left
     # It follows the rewind, and its group lacks the last commit.
-    assert remaining(planned, {A: 0, B: 0}, committed, {A: "first"}) == planned
+    assert remaining(planned, {A: 0, B: 0}, committed, StreamOffset(rewinds={A: "first"})) == planned
     # It was planned at the rewound offset.
     again = [PlannedInput(0, (Range("t", 0, 10, 60),))]
-    assert remaining(again, {A: 0, B: 0}, committed, {}) == again
+    assert remaining(again, {A: 0, B: 0}, committed, StreamOffset()) == again
     assert group_or_own(60, committed[A].offset) == 10
 
 
