@@ -98,7 +98,9 @@ AFTER_SET_BACK = Allowance(
     "a record twice, after the group was set back", "a late commit, or a loss", "planned 40 s before or since", "I5"
 )
 OF_ANOTHER = Allowance(
-    "a record twice, that another application repeats", "it has died, or was removed", "planned 40 s before or since"
+    "a record twice, that another application repeats",
+    "it has died, was removed, or leads the group and gives a partition away that a read claims",
+    "planned 40 s before or since",
 )
 BEGUN_LATE = Allowance(
     "a transaction that a late request has begun",

@@ -61,7 +61,7 @@ class OtherClient:
 
     Attributes:
         process: The process in which it runs; None: it has not started yet.
-        repeats_at: The times at which it may have written records that it has not committed.
+        repeats_at: The times at which records may have been written that are not committed.
     """
 
     def __init__(
@@ -154,6 +154,10 @@ class OtherClient:
         cluster = ClusterMetadata({self._topic: self._led})
         group = {member_id: decode_subscription(metadata) for member_id, metadata in said.items()}
         plan = load(protocol).assign(cluster, group)
+        given = {tp: member_id for member_id, assignment in plan.items() for tp in assignment.partitions}
+        if any(given.get(tp, member_id) != member_id for member_id, one in group.items() for tp in one.owned):
+            # A read that has rejoined for its sibling finishes its batch, and the new owner reads the batch, too.
+            self.repeats_at.append(self._world.now)
         return {member_id: encode_assignment(assignment) for member_id, assignment in plan.items()}
 
     def _partitions(self) -> int:
