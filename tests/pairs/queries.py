@@ -165,7 +165,7 @@ class Running(ABC):
     # Errors that have their reason in how the query is driven.
     may_fail: frozenset[str] = frozenset()
     # How long it may take to read what is there.
-    seconds = 45.0
+    seconds = 150.0
 
     def __init__(self, draw: Draw, names: Names, query: str = "a", note: Note | None = None) -> None:
         self.draw, self.names = draw, names

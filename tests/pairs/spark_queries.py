@@ -24,7 +24,7 @@ from tests.pairs.queries import BatchQuery, Checkpoint, JobFailed, Names, Note, 
 from tests.pairs.world import counts_in_topic
 
 _ERROR = re.compile(r"kafka_source\.errors\.(\w+): ([^\n]*)")
-SECONDS = 150.0
+SECONDS = Running.seconds
 
 
 def told(error: Exception) -> Exception:
@@ -54,8 +54,6 @@ class Files(Checkpoint):
 
 class SparkStream(Running):
     """A stream of the draw in Spark, with its checkpoint in a folder."""
-
-    seconds = SECONDS
 
     def __init__(
         self, spark: SparkSession, folder: Path, draw: Draw, names: Names, query: str = "a", note: Note | None = None
@@ -180,8 +178,6 @@ class SparkStream(Running):
 
 class SparkBatches(BatchQuery):
     """Batch reads in Spark."""
-
-    seconds = SECONDS
 
     def __init__(
         self, spark: SparkSession, draw: Draw, names: Names, query: str = "a", note: Note | None = None
