@@ -25,7 +25,7 @@ from typing import cast
 from assignors import Assignor, TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.commits.rights import Right
-from kafka_source.errors import FencedError, KafkaGroupError
+from kafka_source.errors import KafkaGroupError
 from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings, TopicFilter
 from kafka_source.group.siblings import Siblings
@@ -113,8 +113,8 @@ class SlotKeeper:
             try:
                 while (reason := self._over()) is None:
                     time.sleep(_POLL_SECONDS)
-            except FencedError as error:
-                # The same DataFrame was planned again, with the same instance ids.
+            except KafkaGroupError as error:
+                # The group has refused a slot. Or the same DataFrame was planned again, with the same instance ids.
                 reason = str(error)
             log.info("keeper %r ends: %s", self._membership, reason)
             self._membership.leave()

@@ -297,7 +297,7 @@ class _Play:
                 member.poll(0.1)
                 return bool(member.assignment())
 
-            wait_until(is_assigned, "a partition of the other consumer", 20)
+            wait_until(is_assigned, "a partition of the other consumer")
             return
         other = self._open(world, draw if draw.is_stream else replace(draw, kind="stream"), "b")
         if draw.membership != "none" and not reads_all_again(draw):

@@ -126,7 +126,7 @@ class World:
     def wait_until_empty(self) -> None:
         """Wait until the group has no members, also no static ones of a query that has stopped."""
         gone = (None, "Empty", "Dead")
-        wait_until(lambda: self.groups.states().get(self.names.group) in gone, "the group's members to leave", 30)
+        wait_until(lambda: self.groups.states().get(self.names.group) in gone, "the group's members to leave")
 
     # ---- what came of it
 

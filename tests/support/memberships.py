@@ -105,7 +105,7 @@ def rejoin_until_joined(membership: ClassicMembership, joining: Future[Any]) -> 
             membership.rejoin(30)
         return joining.done()
 
-    wait_until(joined, "the other membership", 60)
+    wait_until(joined, "the other membership")
     joining.result()
 
 

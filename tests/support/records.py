@@ -103,7 +103,7 @@ def create_again(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:
             return False
         return True
 
-    wait_until(is_created, f"topic {topic} to be created again", 60)
+    wait_until(is_created, f"topic {topic} to be created again")
 
 
 def reader(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: object):

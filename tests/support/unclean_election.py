@@ -35,7 +35,7 @@ def lose_records(
     finally:
         kafka.restart(follower)
     try:
-        wait_until(lambda: leads(kafka, topic, follower), f"node {follower} to lead", 60)
+        wait_until(lambda: leads(kafka, topic, follower), f"node {follower} to lead")
         write_instead()
     finally:
         kafka.restart(leader)

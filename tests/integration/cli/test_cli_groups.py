@@ -259,7 +259,7 @@ def test_the_brokers_quotas(command, group):
     assert all(row["client_id"] != group for row in command.json("quota brokers"))
     command.json("quota brokers", *change, "--yes")
     try:
-        wait_until(lambda: any(row["client_id"] == group for row in command.json("quota brokers")), "the quota", 30)
+        wait_until(lambda: any(row["client_id"] == group for row in command.json("quota brokers")), "the quota")
         (row,) = [row for row in command.json("quota brokers") if row["client_id"] == group]
         assert (row["user"], row["quota"], row["value"]) == (None, "consumer_byte_rate", 1048576.0)
     finally:
@@ -482,12 +482,12 @@ def test_a_terminal_shows_a_table_that_changes_until_ctrl_c(kafka, orders, group
         return what in said
 
     try:
-        wait_until(lambda: seen("14"), "the lag", 60)
+        wait_until(lambda: seen("14"), "the lag")
         produce(kafka.bootstrap_servers, orders, 30)
-        wait_until(lambda: seen("44"), "the lag that has grown", 60)
+        wait_until(lambda: seen("44"), "the lag that has grown")
         process.send_signal(2)
         # A terminal that nobody reads is full after 4 KiB, and the command would wait with its last table.
-        wait_until(lambda: (seen(""), process.poll())[1] is not None, "its end", 30)
+        wait_until(lambda: (seen(""), process.poll())[1] is not None, "its end")
         assert process.returncode == 0
     finally:
         if process.poll() is None:

@@ -59,7 +59,7 @@ class Place:
         for (_, target), proxy in self._proxies.items():
             proxy.on_request = _without(node, target)
         try:
-            wait_until(lambda: node not in _leaders(other), f"the others to leave node {node}", 60)
+            wait_until(lambda: node not in _leaders(other), f"the others to leave node {node}")
             yield other
         finally:
             for proxy in self._proxies.values():
@@ -177,11 +177,11 @@ def test_a_stream_reads_what_the_new_leaders_have(
         assert reading.next(planner) == [*range(COUNT)]
         with place.cut_off(coordinator) as other:
             write(other, name, first=COUNT)
-            wait_until(lambda: reading.next(planner) == [*range(2 * COUNT)], "the new records", 60)
+            wait_until(lambda: reading.next(planner) == [*range(2 * COUNT)], "the new records")
             write(other, name, first=2 * COUNT)
             # Another driver, which knows nothing of the new leaders but what the checkpoint has.
             with contextlib.closing(reading.job.planner(kafka_client_id=f"{group}-again")) as restarted:
-                wait_until(lambda: reading.next(restarted) == [*range(3 * COUNT)], "records after a restart", 60)
+                wait_until(lambda: reading.next(restarted) == [*range(3 * COUNT)], "records after a restart")
 
 
 @pytest.mark.parametrize("transactional", ["false", "true"])

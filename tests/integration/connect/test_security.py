@@ -76,7 +76,7 @@ def options(kafka, user, mechanism="PLAIN", *, password=PASSWORD, **more):
 def committed(kafka, group):
     """Whether the group has committed all records, or does so soon: a commit is seen once its marker is written."""
     groups = Groups(Settings({"bootstrap.servers": kafka.internal_bootstrap_servers}))
-    wait_until(lambda: sum(groups.committed(group).values()) == COUNT, f"the offsets of {group}", 30)
+    wait_until(lambda: sum(groups.committed(group).values()) == COUNT, f"the offsets of {group}")
     return True
 
 

@@ -117,7 +117,7 @@ def test_a_newcomer_does_not_wait_for_a_batch_that_holds_its_partitions(monkeypa
             second.join(60)
             wait_until(busy.rebalance_needed, "what it has to give up")
             joining = pool.submit(third.join, 600)
-            wait_until(joining.done, "the newcomer", 60)
+            wait_until(joining.done, "the newcomer")
             assert held(third) == []
             busy.set_batch_in_flight(BatchInFlight())
             wait_until(lambda: share(orders, 6, busy, second, third), "everybody to have a share")

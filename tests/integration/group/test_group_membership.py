@@ -151,7 +151,7 @@ def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_ba
                 together(*(partial(each.rejoin, 60) for each in (back, leading)))
             return sorted([*other.assigned, *(tp.partition for tp in held(back))]) == [0, 1, 2, 3]
 
-        wait_until(all_are_assigned, "an owner for each partition", 20)
+        wait_until(all_are_assigned, "an owner for each partition")
 
 
 def test_leaving_is_one_rebalance_for_the_others(members, topic):

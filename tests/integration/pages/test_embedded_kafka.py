@@ -101,7 +101,7 @@ def test_topics_are_made_with_settings_and_deleted(kafka: EmbeddedKafka, topic: 
     )
     assert "cleanup.policy=compact" in described.stdout, described.stderr
     kafka.delete_topic(name)
-    wait_until(lambda: name not in kafka.admin().list_topics(timeout=10).topics, "the topic to be deleted", 30)
+    wait_until(lambda: name not in kafka.admin().list_topics(timeout=10).topics, "the topic to be deleted")
     with pytest.raises(KafkaException):
         kafka.delete_topic(name)
 
@@ -158,8 +158,8 @@ def test_no_broker_and_no_data_is_left_when_the_parent_dies_by_kill_9() -> None:
         assert is_alive(int(broker))
         assert Path(folder).is_dir()
         parent.kill()
-        wait_until(lambda: not is_alive(int(broker)), "the broker to end", 30)
-        wait_until(lambda: not Path(folder).exists(), "its folder to be gone", 30)
+        wait_until(lambda: not is_alive(int(broker)), "the broker to end")
+        wait_until(lambda: not Path(folder).exists(), "its folder to be gone")
 
 
 def test_a_start_that_fails_shows_what_the_broker_said() -> None:

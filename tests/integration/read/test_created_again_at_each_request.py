@@ -321,13 +321,13 @@ def test_nothing_is_skipped_doubled_or_set_back(
         reading = [pool.submit(read, query) for query in queries]
         try:
             produce(servers, name, len(READ))
-            wait_until(lambda: set(READ) <= values().keys(), "the first records", 60)
+            wait_until(lambda: set(READ) <= values().keys(), "the first records")
             proxy.on_request = hold
             produce(servers, name, len(UNREAD), first=UNREAD.start)
             produced.set()
             queries[0].wants_restart = True
-            wait_until(held.is_set, f"a request of the kind {case.held}", 60)
-            wait_until(lambda: is_committed() and set(NEW) <= values().keys(), "the new records", 90)
+            wait_until(held.is_set, f"a request of the kind {case.held}")
+            wait_until(lambda: is_committed() and set(NEW) <= values().keys(), "the new records")
         finally:
             proxy.on_request = pass_on
             stop.set()

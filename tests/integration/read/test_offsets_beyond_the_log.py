@@ -58,7 +58,7 @@ def more(kafka, name):
 
 def wait_for_committed(groups, group: str, expected: dict[TopicPartition, int]) -> None:
     """A transaction's offsets are visible a moment after its end: the coordinator writes the markers then."""
-    wait_until(lambda: groups.committed(group) == expected, f"the group to have committed {expected}", 20)
+    wait_until(lambda: groups.committed(group) == expected, f"the group to have committed {expected}")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -224,7 +224,7 @@ def elect(kafka, topic: str, leader: int) -> None:
             admin.elect_leaders(ElectionType.PREFERRED, [ClientPartition(topic, 0)]).result(10)
         return replicas_of(kafka, topic)[0][0] == leader
 
-    wait_until(done, f"node {leader} to lead again", 60)
+    wait_until(done, f"node {leader} to lead again")
 
 
 def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, caplog):

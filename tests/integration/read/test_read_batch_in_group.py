@@ -241,6 +241,15 @@ def test_a_batch_that_is_run_too_late_leaves_the_partitions_to_their_new_owner(m
     assert groups.committed(group) == {}
 
 
+def test_a_batch_is_over_when_its_group_refuses_its_slots(members, topic, group, groups):
+    with kept(members, topic("orders"), slots=1, rebalance_timeout_ms=1_000) as (slots, keeping):
+        wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
+        members.make(topic("other"), app="other", slots=1, rewinds=False, strategies=["sticky"]).join(30)
+        with pytest.raises(FencedError):
+            commit_as_tasks(members, group, slots)
+        assert "INCONSISTENT_GROUP_PROTOCOL" in keeping.result(20)
+
+
 def test_a_slot_that_cannot_rejoin_does_not_stop_the_group(members, topic, group):
     class Fails(RangeAssignor):
         """With anything that nobody has thought of."""

@@ -46,7 +46,7 @@ def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go
 
         if fails:
             with pytest.raises(DataLossError, match="created again"):
-                wait_until(has_read, "an error", 20)
+                wait_until(has_read, "an error")
         else:
             wait_until(has_read, "a batch")
             assert found == list(range(500, 515))

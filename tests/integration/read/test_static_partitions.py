@@ -85,7 +85,7 @@ def test_a_late_commit_is_repaired(settings, groups, group, start, last):
         assert planner.next(first, limited=True) is first
         return groups.committed(group) == last
 
-    wait_until(is_repaired, "the commit to be repeated", 30)
+    wait_until(is_repaired, "the commit to be repeated")
 
 
 def test_a_new_query_starts_where_the_group_is(groups, name, group, start, last):

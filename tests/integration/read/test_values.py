@@ -522,7 +522,7 @@ def test_a_registry_that_is_away_for_ten_minutes(spark, kafka, topic, tmp_path):
             while time.monotonic() < end:
                 rounds += 1
                 write_known(steady, rounds)
-                wait_until(partial(is_read, 2 * rounds), "values of known ids", 60)
+                wait_until(partial(is_read, 2 * rounds), "values of known ids")
                 assert going.isActive, going.exception()
                 time.sleep(1)
 

@@ -57,7 +57,7 @@ def test_a_consumer_has_the_label_that_the_options_give_it(broker, options, labe
     parsed = check_read(given, Where.BATCH).options
     engine = LibrdkafkaEngine(parsed.settings)
     assert len(read(engine, (Range(TOPIC, 0, 0, 10),), label=parsed.group_id_prefix)) == 10
-    wait_until(lambda: broker.groups, "a group of the consumer", 30)
+    wait_until(lambda: broker.groups, "a group of the consumer")
     assert broker.groups == {label}
 
 

@@ -129,4 +129,4 @@ def test_it_serves_and_ends_with_the_driver(
             return True
         return False
 
-    wait_until(is_gone, "the server to end with its driver", 30)
+    wait_until(is_gone, "the server to end with its driver")

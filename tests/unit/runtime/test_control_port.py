@@ -63,7 +63,7 @@ def test_a_port_that_cannot_be_reached_is_not_asked_again_for_a_while(monkeypatc
             return False
 
         assert [tries(), tries()] == [True, False]
-        wait_until(tries, "it to be asked again", 30)
+        wait_until(tries, "it to be asked again")
 
 
 def test_a_server_that_has_ended_is_named_so(echo: Echo) -> None:
