@@ -113,13 +113,7 @@ class Handoff:
         committed: Mapping[TopicPartition, CommitOffset],
         cluster: str | None,
     ) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets to commit for the ends of these partitions' ranges.
-
-        Args:
-            partitions: The partitions.
-            committed: The group's offsets, whose marks of rewinds are repeated.
-            cluster: The id of the cluster.
-        """
+        """Return the offsets to commit for these partitions; they repeat the rewinds that the group's offsets name."""
         ends = {tp: self.ranges[tp][1] for tp in partitions}
         return with_notes(ends, rewinds_in(committed), self.stream, self.epochs, self.topic_ids, cluster)
 
