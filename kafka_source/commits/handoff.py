@@ -24,7 +24,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
@@ -40,7 +40,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_by_ids, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
-from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, is_of_other_topic, rewinds_in, with_notes
+from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, is_of_other_topic, with_notes
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -107,15 +107,10 @@ class Handoff:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
-    def ends_of(
-        self,
-        partitions: Iterable[TopicPartition],
-        committed: Mapping[TopicPartition, CommitOffset],
-        cluster: str | None,
-    ) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets to commit for these partitions; they repeat the rewinds that the group's offsets name."""
-        ends = {tp: self.ranges[tp][1] for tp in partitions}
-        return with_notes(ends, rewinds_in(committed), self.stream, self.epochs, self.topic_ids, cluster)
+    def ends(self, rewinds: Mapping[TopicPartition, str], cluster: str | None) -> dict[TopicPartition, CommitOffset]:
+        """Return the offsets to commit for the ends of the ranges, with the marks of these rewinds of the group."""
+        ends = {tp: end for tp, (_, end) in self.ranges.items()}
+        return with_notes(ends, rewinds, self.stream, self.epochs, self.topic_ids, cluster)
 
     def published_end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
         """Return the offset to publish for the end of a partition's range."""

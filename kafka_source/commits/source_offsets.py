@@ -12,7 +12,7 @@ from kafka_source.commits.rights import Renewal, group_by_owner
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.requests import DEAD, describe
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote, rewinds_in
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
@@ -68,9 +68,8 @@ async def offsets_of_sources(
         return SourceOffsets(taken=taken, refusal=_refusal(batch, found))
     for handoff in found.handoffs:
         _check_not_read_by_others(handoff, found.committed)
-    offsets = (
-        GroupOffsets(one.member, one.ends_of(one.ranges, found.committed, client.cluster_id)) for one in found.handoffs
-    )
+    rewinds = rewinds_in(found.committed)
+    offsets = (GroupOffsets(one.member, one.ends(rewinds, client.cluster_id)) for one in found.handoffs)
     return SourceOffsets(tuple(offsets), taken, record_of(group, found.handoffs))
 
 
@@ -117,16 +116,15 @@ async def renewed_offsets(
         if handoff.member.right is None:
             raise error
         sources.setdefault((handoff.member.right, handoff.stream), []).append(handoff)
-    found = []
+    found, rewinds = [], rewinds_in(published.committed)
     for (right, stream), handoffs in sources.items():
         # A source has a hand-off for each member that commits separately.
-        by_partition = {tp: handoff for handoff in handoffs for tp in handoff.ranges}
+        ranges = {tp: span for one in handoffs for tp, span in one.ranges.items()}
+        ends = {tp: end for one in handoffs for tp, end in one.ends(rewinds, client.cluster_id).items()}
         # A hand-off does not name the rewinds that its batch follows, so every rewind to before the batch counts.
-        renewal = Renewal(group, right, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream, rewinds={})
+        renewal = Renewal(group, right, ranges, stream, rewinds={})
         owners = await renewal.wait(client, error, refused, deadline)
-        for owner, partitions in group_by_owner(owners):
-            ends = (by_partition[tp].ends_of([tp], published.committed, client.cluster_id) for tp in partitions)
-            found.append(GroupOffsets(owner, {tp: end for one in ends for tp, end in one.items()}))
+        found += [GroupOffsets(owner, {tp: ends[tp] for tp in of_it}) for owner, of_it in group_by_owner(owners)]
     log.info("batch %d: the source has published newer credentials in group %s since the plan", batch.number, group)
     return tuple(found)
 

@@ -28,7 +28,7 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
     out = tmp_path / "out"
     with running(to_files(frame, tmp_path).start()):
         last = ends(groups, name)
-        wait_until(lambda: groups.committed(group) == last, "everything to be read and committed")
+        wait_until_committed(groups, group, last)
         said = command.says("rewind", group, "--to", "earliest", "-t", f"{name}:0,1")
         assert f"Group {group} runs with 2 members" in said
         assert all(member.name in said for member in groups.describe(group).members)
@@ -39,7 +39,7 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
         assert {(move["partition"], move["committed"], move["offset"]) for move in moves} == {
             (tp.partition, end, 0) for tp, end in rewound.items()
         }
-        wait_until(lambda: groups.committed(group) == last, "everything to be read again and committed")
+        wait_until_committed(groups, group, last)
     times = Counter(written(out))
     assert sorted(times) == list(range(COUNT))
     assert sum(count == 2 for count in times.values()) == sum(rewound.values())

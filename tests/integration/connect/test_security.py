@@ -19,7 +19,7 @@ from kafkagroup.embedded import EmbeddedKafka, Security, run_java
 from tests.support.programs import run_python
 from tests.support.queries import query_of
 from tests.support.records import numbers, produce, run_to_end, to_files, written
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until_committed
 
 ROOT = Path(__file__).parents[3]
 TOPIC = "payroll"
@@ -76,7 +76,7 @@ def options(kafka, user, mechanism="PLAIN", *, password=PASSWORD, **more):
 def committed(kafka, group):
     """Whether the group has committed all records, or does so soon: a commit is seen once its marker is written."""
     groups = Groups(Settings({"bootstrap.servers": kafka.internal_bootstrap_servers}))
-    wait_until(lambda: sum(groups.committed(group).values()) == COUNT, f"the offsets of {group}")
+    wait_until_committed(groups, group, COUNT)
     return True
 
 

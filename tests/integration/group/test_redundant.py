@@ -15,7 +15,7 @@ from tests.apps.process import streaming_app
 from tests.support.mixed_group import Trickle
 from tests.support.queries import Job, query_of
 from tests.support.records import produce, running, stream, to_files, written, written_records, written_rows
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 PARTITIONS = 4
 EVERYTHING = list(range(PARTITIONS))
@@ -104,7 +104,7 @@ def test_all_copies_emit_rows_with_their_number(spark, kafka, name, groups, tmp_
         wait_until(lambda: copies(groups, name) == [EVERYTHING], "the second one to leave")
         produce(kafka.bootstrap_servers, name, 100, first=200)
         wait_until(lambda: len(written(tmp_path / "first" / "out")) == 300, "the first one to read on alone")
-        wait_until(lambda: sum(groups.committed(f"{name}-group").values()) == 300, "the group's offsets")
+        wait_until_committed(groups, f"{name}-group", 300)
     finally:
         first.stop()
         if second is not None:
@@ -132,4 +132,4 @@ def test_tasks_that_commit_at_the_same_time_do_not_fence_each_other(kafka, name,
         first = [next(batches) for batches in reading]
         rest = [batch for batches in reading for batch in batches]
         assert sum(batch.num_rows for batch in (*first, *rest)) == (100 if emit == "primary" else 200)
-        wait_until(lambda: sum(groups.committed(f"{name}-group").values()) == 100, "the commits of both tasks")
+        wait_until_committed(groups, f"{name}-group", 100)

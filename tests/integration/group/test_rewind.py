@@ -338,7 +338,7 @@ def test_a_read_without_a_checkpoint_leaves_the_rewind_to_a_query_that_has_one(
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "kafka.group.id": group}
         with pinned(spark, {**given, "endingOffsets": _as_json(name, 4)}) as rows:
             assert rows.count() == 2 * PARTITIONS
-    wait_until(lambda: groups.committed(group) == dict.fromkeys(last, 4), "the commit")
+    wait_until_committed(groups, group, dict.fromkeys(last, 4))
     wait_until(lambda: groups.states()[group] == "Empty", "an empty group")
     read_from(streams.run(offset), dict.fromkeys(last, 4), ends(groups, name))
 

@@ -14,7 +14,7 @@ from assignors import TopicPartition
 from kafkagroup import pinned
 from tests.support.queries import Job
 from tests.support.records import produce, reader
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until_committed
 
 BEYOND = 140
 KINDS = ["batch", "task", "assign"]
@@ -58,7 +58,7 @@ def more(kafka, name):
 
 def wait_for_committed(groups, group: str, expected: dict[TopicPartition, int]) -> None:
     """A transaction's offsets are visible a moment after its end: the coordinator writes the markers then."""
-    wait_until(lambda: groups.committed(group) == expected, f"the group to have committed {expected}")
+    wait_until_committed(groups, group, expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)

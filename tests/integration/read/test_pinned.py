@@ -183,4 +183,4 @@ def test_a_block_that_fails_at_once_does_not_disturb_the_next_one(options, group
         raise RuntimeError("the job fails")
     with pinned_ranges(options):
         pass
-    wait_until(lambda: sum(groups.committed(group).values()) == 90, "the commit")
+    wait_until_committed(groups, group, 90)

@@ -284,15 +284,15 @@ def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka,
 
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_a_batch_keeps_to_the_bound_with_more_slots_than_cores(spark, kafka, wire, engine):
-    topic = fill(kafka, f"batch-{engine}", 5, 1000)
+    topic = fill(kafka, f"batch-{engine}", 10, 1000)
     wire.forget()
     reader = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     frame = reader.option("subscribe", topic).option("engine", engine).option("quota.bytes.per.second", MB).load()
-    assert frame.count() == 5000
+    assert frame.count() == 10_000
     seconds = wire.seen[-1][0] - wire.seen[0][0]
     rate = sum(size for _, size in wire.seen) / seconds
     print(f"{rate:.0f}")
-    assert 0.1 * MB <= rate <= 1.1 * MB
+    assert 0.6 * MB <= rate <= 1.1 * MB
 
 
 def test_a_sink_keeps_to_the_bound(spark, kafka):

@@ -165,4 +165,4 @@ def test_ranges_and_handoffs_have_the_leader_epochs_of_the_plan() -> None:
     planned = plan(end)
     assert {(r.partition, r.epoch) for one in planned for r in one.ranges} == {(0, 4), (1, 3)}
     handoff = handoff_of(planned, SlotCredentials("g", 3, "m", None), "mine", "id", {})
-    assert handoff.ends_of((A, B), {}, None) == {A: CommitOffset(150, 4, "mine"), B: CommitOffset(7, 3, "mine")}
+    assert handoff.ends({}, None) == {A: CommitOffset(150, 4, "mine"), B: CommitOffset(7, 3, "mine")}
