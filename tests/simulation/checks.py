@@ -155,11 +155,13 @@ class Checks(Watch):
             self._world.tell("group", f"commits {name}@{entry.offset}")
             before, written = group.offsets.get(tp), durable.get(tp, 0)
             is_young = created_at > 0 and self._world.now < created_at + _ON_ITS_WAY
-            is_on_its_way = is_young and client in self._parts.plain
-            breaks = entry.offset > written or (before is not None and entry.offset < before.offset)
-            if is_on_its_way and breaks:
-                self._output.of_predecessor[str(self._cluster.topics[TOPIC].id), tp[1]] = entry.offset
-            if is_on_its_way and (not breaks or self._allows(allowances.ON_ITS_WAY)):
+            if is_young and client in self._parts.plain:
+                goes_back = before is not None and entry.offset < before.offset
+                if entry.offset > written or (
+                    goes_back and not self._steps_back(str(client), tp, entry.offset, "commit")
+                ):
+                    self._allows(allowances.ON_ITS_WAY)
+                    self._output.of_predecessor[str(self._cluster.topics[TOPIC].id), tp[1]] = entry.offset
                 continue
             if OffsetNote.parse(entry.metadata).rewound is not None and client in self._parts.operators:
                 known = str(self._cluster.topics[tp[0]].id), tp[1]
