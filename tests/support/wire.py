@@ -17,25 +17,19 @@ FETCH = 1
 
 @dataclass
 class Wire:
-    """Fetch responses that went through the proxies: when, how large, and which client id asked."""
+    """The fetch responses to one client that went through the proxies: when, and how large.
 
-    answers: list[tuple[float, int, str]] = field(default_factory=list)
+    Tasks of a stopped query may still fetch, so each query has its own client id.
+    """
+
+    seen: list[tuple[float, int]] = field(default_factory=list)
+    _client: str = ""
     _asked: dict[tuple[int, int, int], str] = field(default_factory=dict)
 
-    def forget(self) -> None:
-        self.answers.clear()
-
-    @property
-    def seen(self) -> list[tuple[float, int]]:
-        return [(when, size) for when, size, _ in self.answers]
-
-    @property
-    def clients(self) -> set[str]:
-        return {client for _, _, client in self.answers}
-
-    def of(self, client: str) -> Wire:
-        """What this client alone got."""
-        return Wire([answer for answer in self.answers if answer[2] == client])
+    def watch(self, client: str) -> None:
+        """Forget all responses, and keep the responses to this client from now on."""
+        self._client = client
+        self.seen.clear()
 
     def on_request(self, node: int, frame: Frame) -> list[bytes]:
         if frame.api_key == FETCH:
@@ -47,7 +41,8 @@ class Wire:
     def on_response(self, node: int, frame: Frame) -> list[bytes]:
         if frame.api_key == FETCH:
             client = self._asked.pop((node, frame.connection, frame.correlation_id), "")
-            self.answers.append((time.monotonic(), len(frame.payload) + 4, client))
+            if client == self._client:
+                self.seen.append((time.monotonic(), len(frame.payload) + 4))
         return [frame.payload]
 
     def rates(self, begin: float, end: float, seconds: float = 5.0, step: float = 0.5) -> list[float]:

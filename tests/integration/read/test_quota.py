@@ -59,9 +59,9 @@ def fill(kafka: EmbeddedKafka, topic: str, megabytes: int, size: int, partitions
 
 @contextmanager
 def started(spark, kafka, topic, tmp_path, *, slots: int = 0, **options: object):
-    """A query that reads a topic from its beginning; options with _ for . in their names."""
+    """A query that reads a topic from its beginning, and has the topic's name as its client id."""
     reader = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").option("kafka.client.id", topic)
     if slots:
         reader = reader.option("kafka.group.id", f"quota-{os.getpid()}-{next(_numbers)}").option("group.members", slots)
     for name, value in options.items():
@@ -84,7 +84,7 @@ def watch(query, wire: Wire, seconds: float) -> tuple[float, float]:
 @pytest.mark.parametrize(("engine", "slots"), [("native", 4), pytest.param("librdkafka", 2, marks=pytest.mark.long)])
 def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, slots):
     topic = fill(kafka, f"backlog-{engine}-{slots}", 14, 1000)
-    wire.forget()
+    wire.watch(topic)
     with started(
         spark, kafka, topic, tmp_path, slots=slots, engine=engine, quota_bytes_per_second=MB, quota_windows=4
     ) as query:
@@ -163,12 +163,13 @@ def test_averages_are_at_the_bound(kafka, wire, tmp_path, whose, engine, slots, 
         options["quota.watch"] = "broker"
         change = ["-b", kafka.internal_bootstrap_servers, "--client-id", name, "--yes", "--consumer-bytes", str(MB)]
         assert CliRunner().invoke(app, ["quota", "brokers", *change]).exit_code == 0
+    wire.watch(name)
     with paced_app(tmp_path, warm_up, options, master=f"local[{slots}]") as running:
         running.wait_for("started", seconds=180)
-        wait_until(lambda: sum(size for _, size in wire.of(name).seen) > 10_000, "the first fetch")
-        begin = wire.of(name).seen[0][0]
+        wait_until(lambda: sum(size for _, size in wire.seen) > 10_000, "the first fetch")
+        begin = wire.seen[0][0]
         wait_until(lambda: time.monotonic() > begin + 45, "45 seconds")
-        assert_at_the_bound(wire.of(name), begin + 10, time.monotonic(), MB)
+        assert_at_the_bound(wire, begin + 10, time.monotonic(), MB)
     if whose == "brokers":
         # Of one broker, whose window is not quite ours: now and then it asks for a pause.
         assert sum(slot["throttleMs"] for slot in json.loads(report.read_text())["slots"].values()) > 0
@@ -195,10 +196,10 @@ def rate_settles(wire: Wire, bound: float, seconds: float = 3.0) -> None:
 @pytest.mark.requires_native
 def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp_path):
     topic = fill(kafka, "in-flight", 80, 1000)
-    wire.forget()
+    wire.watch(topic)
     document, report = tmp_path / "quota.json", tmp_path / "report.json"
     document.write_text(json.dumps({"bytes_per_second": MB / 2}))
-    watched = {"quota_watch": document, "quota_windows": 4, "quota_report": report, "kafka_client_id": "etl"}
+    watched = {"quota_watch": document, "quota_windows": 4, "quota_report": report}
     with started(spark, kafka, topic, tmp_path, engine="native", slots=2, **watched):
         rate_settles(wire, MB / 2)
         command = [str(document), "--yes", "--bytes-per-second"]
@@ -207,8 +208,8 @@ def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp
         assert CliRunner().invoke(app, ["quota", "set", *command, str(MB / 2)]).exit_code == 0
         rate_settles(wire, MB / 2)
         shown = CliRunner().invoke(app, ["quota", "show", str(report)])
-        assert "client etl" in shown.output, shown.output
-        removed = CliRunner().invoke(app, ["quota", "set", str(document), "--client-id", "etl", "--disable", "--yes"])
+        assert f"client {topic}" in shown.output, shown.output
+        removed = CliRunner().invoke(app, ["quota", "set", str(document), "--client-id", topic, "--disable", "--yes"])
         assert removed.exit_code == 0
         at = time.monotonic()
         wait_until(lambda: sum(size for when, size in wire.seen if when > at) > 15 * MB, "all the rest, unbounded", 30)
@@ -216,15 +217,12 @@ def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp
 
 def test_the_brokers_own_quota_is_watched(spark, kafka, wire, tmp_path):
     topic = fill(kafka, "brokers-own", 40, 1000)
-    wire.forget()
+    wire.watch(topic)
     servers = ["-b", kafka.internal_bootstrap_servers]
-    change = ["quota", "brokers", *servers, "--client-id", "careful", "--yes", "--consumer-bytes"]
+    change = ["quota", "brokers", *servers, "--client-id", topic, "--yes", "--consumer-bytes"]
     assert CliRunner().invoke(app, [*change, str(MB)]).exit_code == 0
-    with started(
-        spark, kafka, topic, tmp_path, kafka_client_id="careful", quota_watch="broker", quota_windows=4, slots=2
-    ):
+    with started(spark, kafka, topic, tmp_path, quota_watch="broker", quota_windows=4, slots=2):
         rate_settles(wire, MB)
-        assert "careful" in wire.clients
         assert CliRunner().invoke(app, [*change, "0"]).exit_code == 0
         at = time.monotonic()
         wait_until(lambda: sum(size for when, size in wire.seen if when > at) > 4 * MB, "the rest, unbounded", 30)
@@ -233,11 +231,11 @@ def test_the_brokers_own_quota_is_watched(spark, kafka, wire, tmp_path):
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark, kafka, wire, tmp_path, engine):
     topic = fill(kafka, f"throttled-{engine}", 40, 1000)
-    wire.forget()
-    change = ["quota", "brokers", "-b", kafka.internal_bootstrap_servers, "--client-id", f"greedy-{engine}", "--yes"]
+    wire.watch(topic)
+    change = ["quota", "brokers", "-b", kafka.internal_bootstrap_servers, "--client-id", topic, "--yes"]
     assert CliRunner().invoke(app, [*change, "--consumer-bytes", str(MB)]).exit_code == 0
     # Our own bound is far off: it is only there to be told of what the brokers do.
-    options = {"kafka_client_id": f"greedy-{engine}", "quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 8000}
+    options = {"quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 8000}
     with started(
         spark, kafka, topic, tmp_path, engine=engine, slots=2, kafka_session_timeout_ms=6000, **options
     ) as query:
@@ -260,11 +258,11 @@ def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark
 @pytest.mark.long
 def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka, wire, tmp_path):
     topic = fill(kafka, "request-time", 10, 1000)
-    wire.forget()
-    change = ["quota", "brokers", "-b", kafka.internal_bootstrap_servers, "--client-id", "slow", "--yes"]
+    wire.watch(topic)
+    change = ["quota", "brokers", "-b", kafka.internal_bootstrap_servers, "--client-id", topic, "--yes"]
     changed = CliRunner().invoke(app, [*change, "--request-percentage", "0.1"])
     assert "0.1" in changed.output, changed.output
-    options = {"kafka_client_id": "slow", "quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 50}
+    options = {"quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 50}
     with started(spark, kafka, topic, tmp_path, slots=2, kafka_session_timeout_ms=6000, **options) as query:
 
         def ends() -> list[dict]:
@@ -285,9 +283,10 @@ def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka,
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_a_batch_keeps_to_the_bound_with_more_slots_than_cores(spark, kafka, wire, engine):
     topic = fill(kafka, f"batch-{engine}", 10, 1000)
-    wire.forget()
+    wire.watch(topic)
     reader = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    frame = reader.option("subscribe", topic).option("engine", engine).option("quota.bytes.per.second", MB).load()
+    frame = reader.option("subscribe", topic).option("engine", engine)
+    frame = frame.option("kafka.client.id", topic).option("quota.bytes.per.second", MB).load()
     assert frame.count() == 10_000
     seconds = wire.seen[-1][0] - wire.seen[0][0]
     rate = sum(size for _, size in wire.seen) / seconds
