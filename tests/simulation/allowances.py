@@ -131,8 +131,8 @@ OUT_OF_ORDER = Allowance(
 NO_BROKER = Allowance("BootstrapError", "no broker answers", "130 s after the last fault", "F36")
 DATA_LOSS = Allowance("DataLossError", "records of the source are gone", "failOnDataLoss, 130 s after the loss", "F25")
 TAKEN_LATE = Allowance(
-    "FENCED_INSTANCE_ID, by a process that is dead",
-    "its JoinGroup is handled after that of its successor",
+    "FENCED_INSTANCE_ID, by a process that is dead, or by the query itself",
+    "a JoinGroup is handled after a later JoinGroup with the same instance id",
     "its instance id",
     "F21",
 )

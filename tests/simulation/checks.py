@@ -76,9 +76,10 @@ class Verdict:
         head = [
             f"seed {scenario.seed}: {scenario.queries} queries with {scenario.slots} slots, {scenario.partitions} "
             f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}, "
-            f"commit={scenario.commit}, sink={scenario.sink}, exactly_once={scenario.exactly_once}, "
-            f"static={scenario.static}, others={scenario.others}, batches={scenario.batches}, "
-            f"transaction.version={scenario.transaction_version}, max_epoch={scenario.max_epoch}"
+            f"commit={scenario.commit}, mixed={scenario.mixed}, sink={scenario.sink}, "
+            f"exactly_once={scenario.exactly_once}, static={scenario.static}, others={scenario.others}, "
+            f"batches={scenario.batches}, transaction.version={scenario.transaction_version}, "
+            f"max_epoch={scenario.max_epoch}"
         ]
         faults = [f"  fault {fault}" for fault in scenario.faults]
         story = [f"  {at:8.3f} {who}: {what}" for at, who, what in self.story[-lines:]]
@@ -128,7 +129,7 @@ class Checks(Watch):
     def replaced(self, instance_id: str) -> None:
         self._replaced_at.append(self._world.now)
         client = self._cluster.client
-        if client is not None and not client.alive:
+        if client is not None and (self._cluster.handles_late or not client.alive):
             self._taken_late.add(instance_id)
 
     def lost(self, member: str, why: str) -> None:
@@ -390,7 +391,7 @@ class Checks(Watch):
         may come before the event. A late commit that sets the group back is such an event, too. Events count until
         the last plan of the records, or until slots of a planned batch have the partition again.
         """
-        if self._scenario.commit == "sink":
+        if self._scenario.by_sinks:
             return self._allows(allowances.DELETED, if_=self._went_with_its_topic(part))
         if self._allows(allowances.BY_NAME, if_=self._was_read_by_name(part)):
             return True

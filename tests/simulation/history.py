@@ -21,7 +21,7 @@ _EXCLUDED = (*LOSES_RECORDS, "rewind", "change options", "read by another")
 def scenario_to_judge(seed: int) -> Scenario | None:
     """Return a seed's scenario, in which each record has one copy; None: the seed has no such sink."""
     found = scenario_of(seed)
-    if found.commit != "sink" or not found.reading.committed:
+    if not found.by_sinks or not found.reading.committed:
         return None
     faults = tuple(one for one in found.faults if one.kind not in _EXCLUDED)
     return replace(found, faults=faults, timeout_ms=600_000)

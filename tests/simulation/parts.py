@@ -119,7 +119,7 @@ class Parts:
         if scenario.static:
             options["kafka.group.instance.id"] = f"instance-{query}"
         if scenario.runs_tasks:
-            options |= {"commit": scenario.commit, "min.records.per.task": "1"}
+            options |= {"commit": scenario.commit_of(query), "min.records.per.task": "1"}
         if scenario.runs_tasks or scenario.batches:
             options |= {
                 "engine": "native",
@@ -168,4 +168,4 @@ class Parts:
             "kafka.transaction.timeout.ms": str(scenario.timeout_ms),
             "transactional.on.lost": "replay" if scenario.may_lose_transactions else "stop",
         }
-        return {**options, "commit.group": GROUP_ID} if scenario.commit == "sink" else options
+        return {**options, "commit.group": GROUP_ID} if scenario.commit_of(query) == "sink" else options

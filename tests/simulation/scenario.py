@@ -118,7 +118,8 @@ class Scenario:
         share_of_long: The share of micro-batches that take long.
         on_lost: `group.on.lost`.
         static: Whether the queries have the user's instance ids, which a restart keeps.
-        commit: The option `commit` of all queries.
+        commit: The option `commit` of the queries.
+        mixed: Whether every second query has `commit=batch` instead.
         sink: Whether the queries write to Kafka; else they have another sink.
         exactly_once: Whether that sink writes exactly once, and not at least once.
         others: The number of other applications in the group.
@@ -151,6 +152,7 @@ class Scenario:
     static: bool = False
     faults: tuple[Fault, ...] = ()
     commit: str = "batch"
+    mixed: bool = False
     sink: bool = False
     exactly_once: bool = True
     others: int = 0
@@ -178,6 +180,15 @@ class Scenario:
     def runs_tasks(self) -> bool:
         """Whether the tasks of the queries run, because our code does more in these tasks than read."""
         return self.sink or self.commit == "task"
+
+    @property
+    def by_sinks(self) -> bool:
+        """Whether all offsets of the group are committed with the output's records."""
+        return self.commit == "sink" and not self.mixed
+
+    def commit_of(self, query: int) -> str:
+        """Return the option `commit` of a query."""
+        return "batch" if self.mixed and query % 2 else self.commit
 
     @property
     def seconds(self) -> float:
@@ -277,7 +288,16 @@ def _drawn(seed: int) -> Scenario:
         for _ in range(rng.choice((0, 1, 3, 6))):
             at = rng.uniform(1.0, made.seconds)
             faults.append(Fault(at, rng.choice(_WHILE_READING), rng.random(), rng.random()))
-    return _selecting(replace(made, faults=tuple(sorted(faults, key=lambda fault: fault.at))))
+    return _selecting(_mixing(replace(made, faults=tuple(sorted(faults, key=lambda fault: fault.at)))))
+
+
+def _mixing(made: Scenario) -> Scenario:
+    """Let some groups have queries with different values of `commit`."""
+    if made.commit == "batch" or made.queries == 1 or random.Random(f"mixing {made.seed}").random() > 0.3:
+        return made
+    # A sink that does not commit the group's offsets does not notice that others do.
+    faults = tuple(one for one in made.faults if one.kind != "read by another")
+    return replace(made, mixed=True, faults=faults)
 
 
 def _selecting(made: Scenario) -> Scenario:
