@@ -186,13 +186,14 @@ class Renewal:
         committed = await fetch_entries(client, self.group, self.ranges, deadline)
 
         def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
-            start, _ = self.ranges[tp]
+            start, end = self.ranges[tp]
             if entry.offset < start:
                 # If there was no rewind, the checkpoint is ahead of the group, or retention has deleted records before
                 # the start.
                 return entry.unfollowed_rewind(self.rewinds.get(tp)) is not None
             is_own = self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
-            return entry.offset > start and not is_own
+            # The stream itself may have committed the batch, but only a later driver has committed later batches.
+            return entry.offset > (end if is_own else start)
 
         return sorted(tp for tp, entry in committed.items() if is_moved(tp, entry))
 
