@@ -19,7 +19,7 @@ from unittest import mock
 import kafkagroup_native as kernel
 
 from assignors import Assignment
-from kafka_source.commits import as_members, by_sink, by_tasks, halts, offsets, rights, source_offsets
+from kafka_source.commits import as_members, by_sink, by_tasks, halts, handoff, offsets, rights, source_offsets
 from kafka_source.commits.side_groups import ASKED, within
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import CorruptRecordsError, FencedError
@@ -626,6 +626,12 @@ MUTATIONS = (
         _forget_late_commits,
     ),
     Mutation("follow no mark of a rewind", (CommitOffset, "unfollowed_rewind"), lambda _: lambda self, followed: None),
+    Mutation(
+        "commit the offsets of a sink without the marks of rewinds",
+        (handoff.Handoff, "ends"),
+        lambda right: lambda self, rewinds, cluster: right(self, {}, cluster),
+        of_sink=True,
+    ),
     Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
     Mutation(
         "keep no record where a topic was created again",

@@ -221,12 +221,12 @@ def test_a_batch_that_begins_after_its_groups_offset_undoes_no_rewind(members, t
 @pytest.mark.parametrize("end", [5, 9])
 def test_a_stream_that_was_replaced_undoes_no_commit_of_its_successor(members, topic, group, end):
     (tp,) = everything(topic("orders", partitions=1, records=10), 1)
-    client, right, deadline = cached_client(members.config), Right(uuid4().hex), Deadline(30)
+    client, right, deadline = cached_client(members.config), uuid4().hex, Deadline(30)
     own, refusal = SlotCredentials(group, 2, "later", None), FencedError("", code=ErrorCode.ILLEGAL_GENERATION)
     offsets = with_notes({tp: end}, {}, "stream")
     client.run(commit_offsets(client, SlotCredentials.without_membership(group), offsets, deadline))
-    client.run(right.publish(client, group, {tp: 5}, {tp: own}, deadline))
-    asked = Renewal(group, right.id, {tp: (0, 5)}, "stream", {}).wait(client, refusal, {(1, "earlier")}, deadline)
+    client.run(Right(right).publish(client, group, {tp: 5}, {tp: own}, deadline))
+    asked = Renewal(group, right, {tp: (0, 5)}, "stream", {}).wait(client, refusal, {(1, "earlier")}, deadline)
     if end > 5:
         with pytest.raises(FencedError, match="another member or a rewind has changed the offsets"):
             client.run(asked)
