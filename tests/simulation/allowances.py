@@ -36,6 +36,12 @@ ON_ITS_WAY = Allowance(
 TRUNCATED = Allowance(
     "an offset behind the end of a log that was truncated", "a truncation", "up to the log's end before it", "F27"
 )
+SKIPPED = Allowance(
+    "a rewind beyond the records that are written",
+    "a truncation or another rewind, after the program was given the offset",
+    "up to the offset",
+    "F23",
+)
 TIMED_OUT = Allowance(
     "an offset of records whose transaction has timed out",
     "a transaction that times out after the decision about it",
@@ -156,6 +162,16 @@ JOB_FAILED = Allowance("an error of a job that may be repeated", "any fault", "1
 
 ALLOWANCES = tuple(one for one in globals().values() if isinstance(one, Allowance))
 RARE = frozenset(
-    {ON_ITS_WAY, TIMED_OUT, STOOD_STILL, AFTER_SET_BACK, OUT_OF_ORDER, TAKEN_LATE, UNRELEASED, TRANSACTIONS_LOST}
+    {
+        ON_ITS_WAY,
+        SKIPPED,
+        TIMED_OUT,
+        STOOD_STILL,
+        AFTER_SET_BACK,
+        OUT_OF_ORDER,
+        TAKEN_LATE,
+        UNRELEASED,
+        TRANSACTIONS_LOST,
+    }
 )
 """The allowances without a story: none of the seeds 0 to 146 needs these."""

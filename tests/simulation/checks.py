@@ -166,10 +166,15 @@ class Checks(Watch):
                 continue
             if OffsetNote.parse(entry.metadata).rewound is not None and client in self._parts.operators:
                 known = str(self._cluster.topics[tp[0]].id), tp[1]
+                set_before = [r[4] for r, *_ in self._output.rewound if r[:2] == known]
+                was_valid = entry.offset <= max(self._cluster.log(tp).lost_up_to, *set_before, 0)
+                if was_valid and written < entry.offset <= self._cluster.end(tp):
+                    self._allows(allowances.SKIPPED)
+                    self._output.skipped[known] = entry.offset
                 end = max(
                     [
                         0 if before is None else before.offset,
-                        *(r[4] for r, *_ in self._output.rewound if r[:2] == known),
+                        *set_before,
                         # A batch that is under way is read again too, even if its tasks are not planned yet.
                         *(r[4] for _, r in self._output.plans if r[:2] == known),
                         *(query.checkpoint.planned_to(tp, known[0]) for query in self._parts.queries),

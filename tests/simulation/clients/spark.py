@@ -76,6 +76,8 @@ class Output:
         rewound: The records to read again after a rewind, with the rewind's time and the number of plans before it.
         of_predecessor: By topic id and partition, the offset that a late commit without a topic has given to a topic
             that was created again. Clients may begin there.
+        skipped: By topic id and partition, the offset of a rewind that was valid when the rewind began. Meanwhile the
+            log has lost records before this offset, or another rewind has set a lower offset.
         unordered: The queries of which several tasks may read one partition.
         accepted: The transactional ids whose lost records count as written, as `--accept-loss` says.
     """
@@ -87,6 +89,7 @@ class Output:
         self.plans: list[tuple[float, Range]] = []
         self.rewound: list[tuple[Range, float, int]] = []
         self.of_predecessor: dict[tuple[str, int], int] = {}
+        self.skipped: dict[tuple[str, int], int] = {}
         self.unordered: set[str] = set()
         self.accepted: set[str] = set()
 
@@ -111,7 +114,7 @@ class Output:
         Records of open transactions count too, as do records of lost transactions with the transactional ids `lost`,
         and with `late` the records before an offset in `of_predecessor`.
         """
-        begins = self.of_predecessor if late else {}
+        begins = self.skipped | self.of_predecessor if late else self.skipped
         return self._covered((one for _, one in self._written(visible=False, lost=lost)), begins)
 
     def not_read_again(self) -> list[Range]:
