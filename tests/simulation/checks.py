@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container
 from dataclasses import dataclass, field
+from uuid import UUID
 
+from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
@@ -79,7 +81,7 @@ class Verdict:
             f"commit={scenario.commit}, mixed={scenario.mixed}, sink={scenario.sink}, "
             f"exactly_once={scenario.exactly_once}, static={scenario.static}, others={scenario.others}, "
             f"batches={scenario.batches}, transaction.version={scenario.transaction_version}, "
-            f"max_epoch={scenario.max_epoch}"
+            f"max_epoch={scenario.max_epoch}, available_now={scenario.available_now}"
         ]
         faults = [f"  fault {fault}" for fault in scenario.faults]
         story = [f"  {at:8.3f} {who}: {what}" for at, who, what in self.story[-lines:]]
@@ -99,6 +101,8 @@ class Checks(Watch):
         self._set_back_at: list[float] = []
         # The times at which slots of a batch that had left or were lost have taken a partition of the batch again.
         self._taken_again_at: dict[Key, list[float]] = {}
+        # The ends of the logs when a run with Trigger.AvailableNow began.
+        self._ends_before: dict[Process, tuple[UUID, list[int]]] = {}
         # The instance ids that a killed process has taken, because its JoinGroup was handled after its successor's.
         self._taken_late: set[str] = set()
         # The newest decision of each sink, if it fits into one offset.
@@ -110,7 +114,7 @@ class Checks(Watch):
         parts.groups.watches.append(self)
         self.halts = HaltChecks(parts, self._note, self._allows)
         for query in parts.queries:
-            query.watch_plan = self.planned
+            query.watch_plan, query.watch_begin, query.watch_end = self.planned, self.run_began, self.run_ended
 
     @property
     def lost_members(self) -> int:
@@ -276,6 +280,23 @@ class Checks(Watch):
             ):
                 self._note(f"{process.name} plans {tp} from {span.start}, and the group has {entry.offset}")
 
+    def run_began(self, process: Process) -> None:
+        """Record the ends of the topic, up to which a run with Trigger.AvailableNow reads its partitions."""
+        topic = self._cluster.topics[TOPIC]
+        self._ends_before[process] = topic.id, [one.end for one in topic.partitions]
+
+    def run_ended(self, process: Process, offset: StreamOffset, owned: Container[TopicPartition]) -> None:
+        """Check that such a run has read its partitions up to these ends, except in logs that have lost records."""
+        (topic_id, ends), topic = self._ends_before[process], self._cluster.topics[TOPIC]
+        halts = any(one.kind == "halt" for one in self._scenario.faults)
+        if topic_id != topic.id or topic_id_of(offset.topics.get(TOPIC)) != topic.id or halts:
+            return
+        written = self._output.durable()
+        for number, end in enumerate(ends):
+            reached = written.get((TOPIC, number), 0)
+            if TopicPartition(TOPIC, number) in owned and reached < end <= topic.partitions[number].lost_from:
+                self._note(f"{process.name} ends, and {TOPIC}-{number} is written up to {reached} of {end} only")
+
     def _outlives_its_job(self, client: Process | None) -> bool:
         return client is not None and client.task is not None and not client.task.awaited
 
@@ -429,6 +450,8 @@ class Checks(Watch):
         """Return whether a fault, or a batch that has failed, explains that a member was removed."""
         # Members with the user's instance ids do not leave when their query stops.
         explains = LOSES_MEMBERS | ({"stop query", "halt"} if self._scenario.static else set())
+        if self._scenario.static and self._scenario.available_now:
+            return True
         failed_at = (failed_at for batch in self._parts.batches for failed_at, _ in batch.errors)
         return self._follows_fault(at, explains) or any(one <= at <= one + _FAULTS_LAST for one in failed_at)
 

@@ -50,6 +50,7 @@ from kafka_source.source import (
     read_task,
     standstill,
     topic_tracker,
+    trigger,
 )
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.standstill import Standstill
@@ -607,6 +608,7 @@ MUTATIONS = (
         _only_once_for_each_rewind,
     ),
     Mutation("begin new partitions at their end", (facts.Look, "starts"), _first_at_the_end),
+    Mutation("end a run although partitions have no leader", (trigger, "unfinished"), lambda _: lambda **_: None),
     Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
     Mutation("take the id before the task reads", (by_tasks._CommittingTask, "__init__"), _take_the_id_before_reading),
     Mutation("commit partitions of other members", (offsets.KeptOffsets, "_not_committed"), _commit_all),

@@ -69,7 +69,7 @@ class Parts:
             for number in range(scenario.queries)
         ]
         for query in self.queries:
-            query.listens = scenario.listens
+            query.listens, query.available_now = scenario.listens, scenario.available_now
         self.batches = [
             BatchApplication(
                 world, f"batches-{number}", self._batch_options(), self.output, load, runs_tasks=True, sink=None

@@ -137,6 +137,7 @@ class Scenario:
         halted_for: The longest time for which a program halts the group.
         fail_on_loss: The option `failOnDataLoss` of a query, until the query has ended with this error.
         selects: The option that selects the topic: `subscribe`, `subscribePattern` or `assign`.
+        available_now: Whether queries run with Trigger.AvailableNow, and are started again after each end.
     """
 
     seed: int
@@ -170,6 +171,7 @@ class Scenario:
     listens: bool = False
     halted_for: float = 40.0
     selects: str = "subscribe"
+    available_now: bool = False
 
     @property
     def may_lose_transactions(self) -> bool:
@@ -288,6 +290,8 @@ def _drawn(seed: int) -> Scenario:
         for _ in range(rng.choice((0, 1, 3, 6))):
             at = rng.uniform(1.0, made.seconds)
             faults.append(Fault(at, rng.choice(_WHILE_READING), rng.random(), rng.random()))
+    is_due = not made.batches and random.Random(f"available now {seed}").random() < 0.1
+    made = replace(made, available_now=is_due)
     return _selecting(_mixing(replace(made, faults=tuple(sorted(faults, key=lambda fault: fault.at)))))
 
 

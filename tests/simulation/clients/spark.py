@@ -253,6 +253,8 @@ class Query:
         jobs: The work of the current driver in other processes.
         watch: Observes the batches.
         watch_plan: Observes the plan of a driver, with the time at which its trigger began.
+        watch_begin: Observes the begin of a driver's run with `available_now`.
+        watch_end: Observes the end of such a run: the driver, its position and its partitions.
         siblings: Returns the query's place among the reads of one group in one application; None: no other reads.
         armed: Functions that cause faults in the next attempts of its tasks; see `Jobs`.
         errors: The errors with which drivers have ended, with their times.
@@ -260,6 +262,7 @@ class Query:
         longest: The longest time of a trigger, which also commits the previous batch, and the longest time of a stop.
         is_later: Whether the next driver has a later version of the package.
         listens: Whether a `StopListener` ends the query when its group is stopped; a supervisor starts it again.
+        available_now: Whether a run ends when it has read everything that was there when it began.
     """
 
     def __init__(
@@ -277,6 +280,8 @@ class Query:
         self.runs_tasks, self.sink = runs_tasks, sink
         self.watch = JobsWatch()
         self.watch_plan: Callable[[Process, StreamOffset, float], None] = lambda *_: None
+        self.watch_begin: Callable[[Process], None] = lambda _: None
+        self.watch_end: Callable[[Process, StreamOffset, Container[TopicPartition]], None] = lambda *_: None
         self.siblings: Callable[[Process], Siblings | None] = lambda _: None
         self.armed: list[Callable[[Process, int], bool]] = []
         self.jobs: Jobs | None = None
@@ -286,7 +291,7 @@ class Query:
         self.starts = self.stops = 0
         self.ended_at: list[float] = []
         self.longest: dict[str, float] = {}
-        self.wanted = self.is_later = self.listens = False
+        self.wanted = self.is_later = self.listens = self.available_now = False
         self._restart: Event | None = None
         self._closes: Process | None = None
 
@@ -369,7 +374,7 @@ class Query:
             self.stops += 1
             self.world.tell(self.name, "has stopped")
             if self.wanted and process is self.process:
-                # The query was started again while it stopped.
+                # The query was started again while it stopped, or its next run is due.
                 self._restart_after(3.0)
         except Died:
             return
@@ -430,6 +435,10 @@ class Query:
         """Run batches until the query is unwanted or its group is stopped; return whether the query stays alive."""
         log = self.checkpoint
         start = StreamOffset()
+        if self.available_now:
+            self.watch_begin(batch.process)
+            # As Spark does, before a replay.
+            planner.stop_at_latest()
         if log.in_flight:
             # The last run planned a batch and did not finish it, so run this batch again.
             before = log.offsets[-2] if len(log.offsets) > 1 else None
@@ -443,6 +452,9 @@ class Query:
             began = self.world.now
             end = self._timed("trigger", functools.partial(planner.next, start, limited=True))
             if end is start:
+                if self.available_now:
+                    self.watch_end(batch.process, start, planner.owned.slots)
+                    return False
                 if planner.has_stopped:
                     return True
                 self.world.sleep(self.load.idle)
