@@ -465,7 +465,9 @@ class Group:
         if commit:
             # Offsets that were committed later, without a transaction, stay.
             known = self.offsets
-            self._apply({tp: one for tp, one in entries.items() if tp not in known or known[tp].place < one.place})
+            entries = {tp: one for tp, one in entries.items() if tp not in known or known[tp].place < one.place}
+            if entries:
+                self._apply(entries)
 
     def commit_as_any(self, tp: Key, offset: int) -> None:
         """Commit an offset as a member of this generation, perhaps a member that does not own the partition."""
