@@ -44,7 +44,6 @@ def main() -> int:
     seeds.add_argument("first", type=int)
     seeds.add_argument("last", type=int)
     seeds.add_argument("--state", type=Path, help="the file that keeps the totals for a later run")
-    seeds.add_argument("--with-tasks", action="store_true", help="leave out the seeds whose tasks do not run")
     seeds.add_argument("--versions", action="store_true", help="let queries change to a later version and back")
     seeds.add_argument("--halts", action="store_true", help="let the group be paused, stopped and resumed")
     story = commands.add_parser("story", help="print the story of a seed, with no more faults than its failure needs")
@@ -70,7 +69,7 @@ def main() -> int:
             for change in FOLLOWS if given.versions else ():
                 later.enter_context(change.applied())
             drawn = with_versions if given.versions else with_halts if given.halts else None
-            totals = run_seeds(given.first, given.last, given.state, with_tasks=given.with_tasks, drawn=drawn)
+            totals = run_seeds(given.first, given.last, given.state, drawn=drawn)
         print(totals.table())
         return 1 if totals.failed else 0
     if given.command == "story":

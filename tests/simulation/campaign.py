@@ -97,12 +97,7 @@ class Totals:
 
 
 def run_seeds(
-    first: int,
-    last: int,
-    state: Path | None = None,
-    *,
-    with_tasks: bool = False,
-    drawn: Callable[[Scenario], Scenario] | None = None,
+    first: int, last: int, state: Path | None = None, *, drawn: Callable[[Scenario], Scenario] | None = None
 ) -> Totals:
     """Run the seeds from `first` to `last` (exclusive), and print the stories of seeds that fail.
 
@@ -110,15 +105,12 @@ def run_seeds(
         first: The first seed.
         last: The seed after the last one.
         state: The file that keeps the totals, from which a later run continues; None: no file.
-        with_tasks: Whether to leave out the seeds whose tasks do not run.
         drawn: Changes the scenario of a seed.
     """
     totals = Totals.load(state) if state is not None and state.exists() else Totals(first)
     with _few_collections():
         for seed in range(totals.next, last):
             scenario = scenario_of(seed) if drawn is None else drawn(scenario_of(seed))
-            if with_tasks and not scenario.runs_tasks:
-                continue
             began = time.process_time()
             verdict = Run(scenario).run()
             totals.add(verdict, time.process_time() - began)

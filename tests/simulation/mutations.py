@@ -98,6 +98,10 @@ class Mutation:
         return mock.patch.object(target, attribute, self.make(right))
 
 
+_Defect = tuple[str, tuple[Any, str], Callable[[Any], Any]]
+"""The first attributes of a mutation."""
+
+
 def _commit_before_the_sink(right: Any) -> Any:
     def tasks(self: MicroBatches, start: Any, end: Any) -> Any:
         found = right(self, start, end)
@@ -343,7 +347,7 @@ def _unchecked(right: Any) -> Any:
     return check
 
 
-_OF_SINK: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
+_OF_SINK: Sequence[_Defect] = (
     ("commit the records before the decision", (TwoPhaseCommit, "_decide"), _commit_before_the_decision),
     (
         "commit offsets in a transaction before the decision",
@@ -367,6 +371,17 @@ _OF_SINK: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
     ),
     ("record as finished what is not visible", (TwoPhaseCommit, "_visible"), _unchecked),
     ("take what comes late for no new data", (source_offsets, "collect"), _late_is_nothing),
+    (
+        "commit the offsets of a sink without the marks of rewinds",
+        (handoff.Handoff, "ends"),
+        lambda right: lambda self, rewinds, cluster: right(self, {}, cluster),
+    ),
+    (
+        "keep no record where a topic was created again",
+        (by_sink.BySink, "keep_record"),
+        lambda right: lambda self, stream, partitions, _: right(self, stream, partitions, {}),
+    ),
+    ("ignore the ranges of a decision", (by_sink, "only_decided"), lambda _: lambda planned, decided: list(planned)),
 )
 
 
@@ -528,7 +543,7 @@ def _nobody_asks_members(right: Any) -> Any:
     return standing
 
 
-_OF_HALTS: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
+_OF_HALTS: Sequence[_Defect] = (
     ("read beyond the boundaries of what is taken over", (Standstill, "limit"), _limit_what_it_had),
     ("look for a halt once", (Standstill, "look"), _look_once),
     ("take the end of a halt for one", (standstill, "while_it_holds"), lambda _: lambda newest: newest),
@@ -542,121 +557,136 @@ def _withhold(allowance: Allowance) -> Callable[[Any], Any]:
     return lambda right: lambda self, asked, *, if_=True: asked != allowance and right(self, asked, if_=if_)
 
 
-MUTATIONS = (
-    Mutation("commit before the sink has written", (MicroBatches, "tasks"), _commit_before_the_sink),
-    Mutation(
-        "fetch offsets that a transaction is about to change", (requests, "_fetch"), _read_through_open_transactions
+_OF_TASKS: Sequence[_Defect] = (
+    ("read what a batch has before the offset that was asked for", (kernel, "RecordSet"), _with(from_offset=0)),
+    ("read on after the end of the range", (kernel, "RecordSet"), _with(to_offset=sys.maxsize)),
+    ("read the records of aborted transactions", (kernel, "RecordSet"), _with(aborted_transactions=None)),
+    ("know the first aborted transaction of an answer only", (kernel, "RecordSet"), _only_the_first_aborted),
+    ("fetch what is uncommitted, whatever was asked for", (protocol, "encode"), _with(read_committed=False)),
+    ("stay at a leader that refers to a follower", (protocol, "parse"), _no_preferred_replica),
+    ("take a batch that is cut off for the end", (NativeReader, "_ask_for_whole"), _leave_the_range),
+    ("leave a range when a broker refuses it", (NativeReader, "_handle_error"), _leave_the_range),
+    ("leave a range that is out of a follower's", (NativeReader, "_out_of_range"), _leave_the_range),
+    (
+        "leave a range of which retention has removed a part",
+        (NativeReader, "_out_of_range"),
+        _leave_the_range_after_a_loss,
     ),
-    Mutation(
+    ("take the end of a follower's log for that of the range", (NativeReader, "_check_end"), _a_short_log_is_the_end),
+    (
+        "count a batch for one offset",
+        (kernel, "scan"),
+        _next_offset(lambda found, begun: min(found.next_offset, begun + found.batches)),
+    ),
+    ("fetch the last offset of a batch again", (kernel, "scan"), _next_offset(lambda found, _: found.next_offset - 1)),
+    ("read the first slot of a bundle only", (read_task, "_merged"), lambda _: lambda group: group[0]),
+    ("skip a batch that is corrupt", (NativeReader, "_decode"), _skip_what_is_corrupt),
+    ("keep the last rows of a read", (NativeReader, "batches"), _without_the_last_rows),
+    ("take a throttled answer for the end", (NativeReader, "_take"), _an_empty_answer_is_the_end),
+)
+
+
+_OF_ANY: Sequence[_Defect] = (
+    ("commit before the sink has written", (MicroBatches, "tasks"), _commit_before_the_sink),
+    ("fetch offsets that a transaction is about to change", (requests, "_fetch"), _read_through_open_transactions),
+    (
         "keep positions of before a rebalance",
         (position_tracker.PositionTracker, "is_resolved_after"),
         _positions_of_before,
     ),
-    Mutation(
-        "set the group back", (positions.Positions, "not_behind"), lambda _: lambda self, missing, __: dict(missing)
-    ),
-    Mutation("do not rejoin when others wait", (membership, "rebalance_reason"), _only_lost_slots_rejoin),
-    Mutation(
+    ("set the group back", (positions.Positions, "not_behind"), lambda _: lambda self, missing, __: dict(missing)),
+    ("do not rejoin when others wait", (membership, "rebalance_reason"), _only_lost_slots_rejoin),
+    (
         "take a late InitProducerId for another owner",
         (offset_committer.TransactionalCommitter, "_may_commit_again"),
         _every_refusal_ends_the_commit,
     ),
-    Mutation(
+    (
         "take a coordinator that lost a member id for a second process",
         (Member, "_classify_fenced"),
         _every_fence_is_a_fence,
     ),
-    Mutation("take a fence while a member joins for a loss", (member_state, "answered"), _lost_while_it_joins),
-    Mutation(
+    ("take a fence while a member joins for a loss", (member_state, "answered"), _lost_while_it_joins),
+    (
         "ask the coordinator of before for ever",
         (KafkaClient, "forget_coordinator"),
         lambda _: lambda self, key, kind=0: None,
     ),
-    Mutation("send an empty assignment in a repeated SyncGroup", (Member, "_send_sync"), _repeated_sync_is_empty),
-    Mutation("commit as nobody in a transaction", (offset_transaction, "add_offsets"), _commit_as_nobody),
-    Mutation("give up after the first error", (KafkaClient, "retrying"), _no_second_try),
-    Mutation(
+    ("send an empty assignment in a repeated SyncGroup", (Member, "_send_sync"), _repeated_sync_is_empty),
+    ("commit as nobody in a transaction", (offset_transaction, "add_offsets"), _commit_as_nobody),
+    ("give up after the first error", (KafkaClient, "retrying"), _no_second_try),
+    (
         "rejoin without a commit of the last batch",
         (group_member_owner.GroupMemberOwner, "_commit_finished"),
         _leave_the_last_batch,
     ),
-    Mutation(
+    (
         "give partitions up in the middle of a batch",
         (consumer_slot.ConsumerSlot, "reconcile"),
         _give_up_in_the_middle_of_a_batch,
     ),
-    Mutation(
+    (
         "do not commit again after the epoch has risen",
         (consumer_membership.ConsumerMembership, "ask_for_newer_credentials"),
         lambda _: lambda self, used: False,
     ),
-    Mutation("send heartbeats too seldom", (background.Heartbeats, "beat"), _seldom_heartbeats),
-    Mutation(
+    ("send heartbeats too seldom", (background.Heartbeats, "beat"), _seldom_heartbeats),
+    (
         "do not send a heartbeat again that has failed",
         (Membership, "ask"),
         lambda _: lambda self: self._send_heartbeats(Deadline(30.0)),
     ),
-    Mutation("give a partition to two members", (leader, "assign"), _two_owners),
-    Mutation(
+    ("give a partition to two members", (leader, "assign"), _two_owners),
+    (
         "forget the claims of members that a rebalance has overtaken",
         (leader, "hold"),
         lambda right: lambda *args: right(*args[:-1], {}),
     ),
-    Mutation(
+    (
         "check the offsets of a rewind before the members stop only",
         (running_group, "_check_exist"),
         _only_once_for_each_rewind,
     ),
-    Mutation("begin new partitions at their end", (facts.Look, "starts"), _first_at_the_end),
-    Mutation("end a run although partitions have no leader", (trigger, "unfinished"), lambda _: lambda **_: None),
-    Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
-    Mutation("take the id before the task reads", (by_tasks._CommittingTask, "__init__"), _take_the_id_before_reading),
-    Mutation("commit partitions of other members", (offsets.KeptOffsets, "_not_committed"), _commit_all),
-    Mutation(
+    ("begin new partitions at their end", (facts.Look, "starts"), _first_at_the_end),
+    ("end a run although partitions have no leader", (trigger, "unfinished"), lambda _: lambda **_: None),
+    ("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
+    ("take the id before the task reads", (by_tasks._CommittingTask, "__init__"), _take_the_id_before_reading),
+    ("commit partitions of other members", (offsets.KeptOffsets, "_not_committed"), _commit_all),
+    (
         "commit a batch's step back without its epoch",
         (offsets.KeptOffsets, "note_epochs"),
         lambda _: lambda self, positions, epochs: None,
     ),
-    Mutation(
+    (
         "leave a group that a late commit has set back",
         (offsets.KeptOffsets, "check_late"),
         lambda _: lambda self, *, now: None,
     ),
-    Mutation(
+    (
         "take a new assignment for the end of late commits",
         (as_members.AsMembers, "begin_generation"),
         _forget_late_commits,
     ),
-    Mutation("follow no mark of a rewind", (CommitOffset, "unfollowed_rewind"), lambda _: lambda self, followed: None),
-    Mutation(
-        "commit the offsets of a sink without the marks of rewinds",
-        (handoff.Handoff, "ends"),
-        lambda right: lambda self, rewinds, cluster: right(self, {}, cluster),
-        of_sink=True,
-    ),
-    Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
-    Mutation(
-        "keep no record where a topic was created again",
-        (by_sink.BySink, "keep_record"),
-        lambda right: lambda self, stream, partitions, _: right(self, stream, partitions, {}),
-        of_sink=True,
-    ),
-    Mutation(
-        "ignore the ranges of a decision",
-        (by_sink, "only_decided"),
-        lambda _: lambda planned, decided: list(planned),
-        of_sink=True,
-    ),
-    Mutation("compare no topic ids", (topic_tracker, "is_recreated"), lambda _: lambda before, now: False),
-    Mutation(
+    ("follow no mark of a rewind", (CommitOffset, "unfollowed_rewind"), lambda _: lambda self, followed: None),
+    ("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
+    ("compare no topic ids", (topic_tracker, "is_recreated"), lambda _: lambda before, now: False),
+    (
         "read what was assigned of a topic's predecessor",
         (model.OwnedPartitions, "slots_of"),
         lambda _: lambda self, topics: self.slots,
     ),
-    Mutation("answer no task again", (rights.Right, "is_renewal_asked"), _answers_outlive_their_topic),
-    Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
-    Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
-    *(Mutation(*one, of_sink=True) for one in _OF_SINK),
+    ("answer no task again", (rights.Right, "is_renewal_asked"), _answers_outlive_their_topic),
+    ("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
+    ("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
+    ("take what is fetched by name for what was planned", (NativeReader, "_check_ids"), lambda _: lambda self: None),
+    ("tell followers no leader epoch", (NativeReader, "_send"), _no_epoch_for_followers),
+    ("skip a record when a connection is lost", (NativeReader, "_lost"), _skip_one_with_a_lost_connection),
+)
+
+
+MUTATIONS = (
+    *(Mutation(*one) for one in _OF_ANY),
+    *(Mutation(*one, of_sink=True) for one in (*_OF_SINK, *_OF_TASKS)),
     *(Mutation(*one, of_halts=True) for one in _OF_HALTS),
     # ---- what the checks allow, and what needs it
     *(
@@ -664,73 +694,4 @@ MUTATIONS = (
         for one in ALLOWANCES
         if one not in RARE
     ),
-    # ---- what tasks read
-    Mutation(
-        "read what a batch has before the offset that was asked for",
-        (kernel, "RecordSet"),
-        _with(from_offset=0),
-        of_sink=True,
-    ),
-    Mutation("read on after the end of the range", (kernel, "RecordSet"), _with(to_offset=sys.maxsize), of_sink=True),
-    Mutation(
-        "read the records of aborted transactions",
-        (kernel, "RecordSet"),
-        _with(aborted_transactions=None),
-        of_sink=True,
-    ),
-    Mutation(
-        "know the first aborted transaction of an answer only",
-        (kernel, "RecordSet"),
-        _only_the_first_aborted,
-        of_sink=True,
-    ),
-    Mutation(
-        "fetch what is uncommitted, whatever was asked for",
-        (protocol, "encode"),
-        _with(read_committed=False),
-        of_sink=True,
-    ),
-    Mutation("stay at a leader that refers to a follower", (protocol, "parse"), _no_preferred_replica, of_sink=True),
-    Mutation(
-        "take what is fetched by name for what was planned", (NativeReader, "_check_ids"), lambda _: lambda self: None
-    ),
-    Mutation("tell followers no leader epoch", (NativeReader, "_send"), _no_epoch_for_followers),
-    Mutation(
-        "take a batch that is cut off for the end", (NativeReader, "_ask_for_whole"), _leave_the_range, of_sink=True
-    ),
-    Mutation("leave a range when a broker refuses it", (NativeReader, "_handle_error"), _leave_the_range, of_sink=True),
-    Mutation(
-        "leave a range that is out of a follower's", (NativeReader, "_out_of_range"), _leave_the_range, of_sink=True
-    ),
-    Mutation(
-        "leave a range of which retention has removed a part",
-        (NativeReader, "_out_of_range"),
-        _leave_the_range_after_a_loss,
-        of_sink=True,
-    ),
-    Mutation(
-        "take the end of a follower's log for that of the range",
-        (NativeReader, "_check_end"),
-        _a_short_log_is_the_end,
-        of_sink=True,
-    ),
-    Mutation("skip a record when a connection is lost", (NativeReader, "_lost"), _skip_one_with_a_lost_connection),
-    Mutation(
-        "count a batch for one offset",
-        (kernel, "scan"),
-        _next_offset(lambda found, begun: min(found.next_offset, begun + found.batches)),
-        of_sink=True,
-    ),
-    Mutation(
-        "fetch the last offset of a batch again",
-        (kernel, "scan"),
-        _next_offset(lambda found, _: found.next_offset - 1),
-        of_sink=True,
-    ),
-    Mutation(
-        "read the first slot of a bundle only", (read_task, "_merged"), lambda _: lambda group: group[0], of_sink=True
-    ),
-    Mutation("skip a batch that is corrupt", (NativeReader, "_decode"), _skip_what_is_corrupt, of_sink=True),
-    Mutation("keep the last rows of a read", (NativeReader, "batches"), _without_the_last_rows, of_sink=True),
-    Mutation("take a throttled answer for the end", (NativeReader, "_take"), _an_empty_answer_is_the_end, of_sink=True),
 )

@@ -112,6 +112,12 @@ class Brokers:
                 link.cut()
 
 
+@pytest.fixture(params=[1, 2])
+def brokers(request: pytest.FixtureRequest) -> Brokers:
+    """Brokers with each protocol of KIP-890."""
+    return Brokers(request.param)
+
+
 def test_a_commit_is_two_requests_in_the_second_protocol_and_four_in_the_first() -> None:
     asked = {}
     for version in (1, 2):
@@ -234,10 +240,7 @@ def test_no_request_of_the_second_protocol_is_sent_in_an_earlier_version(monkeyp
     assert [one for one in brokers.versions if one[0] == "EndTxn"] == [("EndTxn", 5), ("EndTxn", 3)]
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_member_commits_though_a_late_request_has_taken_its_id(version: int) -> None:
-    brokers = Brokers(version)
-
+def test_a_member_commits_though_a_late_request_has_taken_its_id(brokers: Brokers) -> None:
     def commits() -> None:
         first = brokers.committer()
         brokers.commit(first, 1)
@@ -252,10 +255,7 @@ def test_a_member_commits_though_a_late_request_has_taken_its_id(version: int) -
     brokers.play(commits)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_committer_whose_member_the_group_has_replaced_commits_nothing(version: int) -> None:
-    brokers = Brokers(version)
-
+def test_a_committer_whose_member_the_group_has_replaced_commits_nothing(brokers: Brokers) -> None:
     def commits() -> None:
         first = brokers.committer()
         brokers.commit(first, 1)
@@ -271,9 +271,7 @@ def test_a_committer_whose_member_the_group_has_replaced_commits_nothing(version
     brokers.play(commits)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_attempt_whose_commit_is_not_answered_leaves_what_later_attempts_have_committed(version: int) -> None:
-    brokers = Brokers(version)
+def test_an_attempt_whose_commit_is_not_answered_leaves_what_later_attempts_have_committed(brokers: Brokers) -> None:
     end = brokers.cluster.handlers[EndTxnRequest]
 
     def commits() -> None:
@@ -294,10 +292,7 @@ def test_an_attempt_whose_commit_is_not_answered_leaves_what_later_attempts_have
     brokers.play(commits)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_attempt_finds_the_commit_of_another_one_and_commits_nothing(version: int) -> None:
-    brokers = Brokers(version)
-
+def test_an_attempt_finds_the_commit_of_another_one_and_commits_nothing(brokers: Brokers) -> None:
     def commits() -> None:
         brokers.commit(brokers.committer(fetch_entries), 3, note="stream")
         brokers.settle()
@@ -307,10 +302,7 @@ def test_an_attempt_finds_the_commit_of_another_one_and_commits_nothing(version:
     brokers.play(commits)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the_group_back(version: int) -> None:
-    brokers = Brokers(version)
-
+def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the_group_back(brokers: Brokers) -> None:
     def commits() -> None:
         brokers.commit(brokers.committer(fetch_entries), 3, note="stream")
         brokers.ask(brokers.committer(fetch_entries), 1, note="stream")
@@ -343,18 +335,17 @@ def test_an_attempt_has_its_caller_look_at_topics_and_commits_the_rest_in_the_sa
     brokers.play(commits)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_member_looks_at_topics_only_where_its_commit_names_them_by_names(version: int) -> None:
-    brokers = Brokers(version)
+def test_a_member_looks_at_topics_only_where_its_commit_names_them_by_names(brokers: Brokers) -> None:
     known = text_of_id(brokers.cluster.topics[TP.topic].id)
 
     def commits() -> None:
         committer = brokers.committer()
-        if version == 1:
+        is_first = brokers.cluster.transaction_version == 1
+        if is_first:
             with pytest.raises(UnknownTopicError, match="has topic names without ids"):
                 committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=False)
             assert (TP.topic, TP.partition) not in brokers.group.offsets
-        committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=version == 1)
+        committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=is_first)
         assert [name for name, _ in brokers.versions] == ["InitProducerId", "TxnOffsetCommit", "EndTxn"]
         brokers.settle()
         assert brokers.committed() == 1
@@ -366,9 +357,7 @@ def test_a_member_looks_at_topics_only_where_its_commit_names_them_by_names(vers
     brokers.play(commits)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_attempt_whose_commit_is_not_answered_repeats_it_where_nobody_has_taken_its_id(version: int) -> None:
-    brokers = Brokers(version)
+def test_an_attempt_whose_commit_is_not_answered_repeats_it_where_nobody_has_taken_its_id(brokers: Brokers) -> None:
     end = brokers.cluster.handlers[EndTxnRequest]
 
     def commits() -> None:
