@@ -1,7 +1,5 @@
 """kafkagroup: `format("kafkagroup")`, the same aggregation as with `format("kafka")`."""
 
-from __future__ import annotations
-
 from benchmarks.clients import spark_kafka
 from benchmarks.clients.job import Job
 from benchmarks.read import sources

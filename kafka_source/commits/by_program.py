@@ -1,7 +1,5 @@
 """Commits by the program that calls `kafkagroup.arrow.consume`, without Spark and without a checkpoint."""
 
-from __future__ import annotations
-
 from kafka_source.commits.policy import CommitPolicy
 
 

@@ -1,7 +1,5 @@
 """`python -m kafkagroup.cli`: the command `kafkagroup` for machines on which its script is not on the PATH."""
 
-from __future__ import annotations
-
 from kafkagroup.cli import main
 
 main()

@@ -11,8 +11,6 @@ from lookups at the brokers (`settings`). A `StreamingQueryListener` gets the pr
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.
 # ruff: noqa: I001
 
-from __future__ import annotations
-
 from kafkagroup.metrics.catalog import Point as Point, Series as Series
 from kafkagroup.metrics.exporter import Exporter as Exporter, Update as Update, read_samples
 from kafkagroup.metrics.sample import PartitionSample, Sample

@@ -8,8 +8,6 @@
 Plots need the extra `plots`. A file may have samples of several queries and sources; a picture shows one source.
 """
 
-from __future__ import annotations
-
 from kafka_source.errors import InvalidConfigurationError
 
 try:

@@ -1,7 +1,5 @@
 """A consumer of librdkafka in a group that commits every record as it comes, in a thread of the test's own process."""
 
-from __future__ import annotations
-
 import threading
 
 from confluent_kafka import Consumer, KafkaError, KafkaException

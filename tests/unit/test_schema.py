@@ -1,7 +1,5 @@
 """The schema is Spark's, and our Arrow types are those that Spark expects for it."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType

@@ -1,7 +1,5 @@
 """Groups that are not about topics: a leader election and a pool of workers."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

@@ -1,7 +1,5 @@
 """What the log says of a group: who joined, who got what and why, and a micro-batch that holds others up."""
 
-from __future__ import annotations
-
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor

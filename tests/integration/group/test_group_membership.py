@@ -1,7 +1,5 @@
 """Slots of a query as members of a group on a real broker."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Topics that come, go, grow or are created anew while a group reads them."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import TopicPartition

@@ -1,7 +1,5 @@
 """Java and librdkafka consumers in the same group as our slots, whoever leads."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

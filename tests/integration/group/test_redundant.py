@@ -1,7 +1,5 @@
 """The assignor `redundant` in streams: standbys take over when the primary's application dies, or all copies emit."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from contextlib import closing

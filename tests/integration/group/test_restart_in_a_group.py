@@ -1,7 +1,5 @@
 """A stream with a `kafka.group.instance.id` of the user's: restarts, and another application with the same one."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """A range whose end the log does not have yet: a new leader may know fewer offsets for a moment."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

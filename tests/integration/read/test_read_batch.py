@@ -1,7 +1,5 @@
 """A topic read as a batch, without a group: as the built-in source reads it."""
 
-from __future__ import annotations
-
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A batch as members of a group: it starts at the committed offsets, and looking at it consumes nothing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

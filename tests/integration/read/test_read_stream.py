@@ -1,7 +1,5 @@
 """A topic read as a stream: without a group, and as members of one."""
 
-from __future__ import annotations
-
 import json
 import time
 

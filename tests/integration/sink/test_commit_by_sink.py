@@ -1,7 +1,5 @@
 """`commit=sink`: the source group's offsets move with the sink's decision, whoever else is in the group."""
 
-from __future__ import annotations
-
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor

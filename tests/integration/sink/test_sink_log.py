@@ -1,7 +1,5 @@
 """What the sink logs: KAFKAGROUP_LOG_LEVEL holds for Spark's Python processes that write and commit."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.programs import run_python

@@ -1,7 +1,5 @@
 """Structs written as Avro, Protobuf and JSON: a real topic, Spark and registry, and one that answers as told."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

@@ -1,7 +1,5 @@
 """Processes beside the driver end with it, and its reads find each other: both need the id of its process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

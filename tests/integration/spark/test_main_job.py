@@ -1,7 +1,5 @@
 """The main job at size: a million records over 8 partitions, in batch and as a stream, every one once."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """An executor of two cores works in the memory that docs/tuning.md reserves for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka

@@ -1,7 +1,5 @@
 """The same query elsewhere: two in one session, on a cluster of processes, and through Spark Connect."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Which of the brokers' quotas holds for a client (KIP-55)."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The librdkafka engine: how the brokers know its consumers."""
 
-from __future__ import annotations
-
 import struct
 import threading
 import time

@@ -1,7 +1,5 @@
 """What a query's options say of its slots."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafka_source.group.model import group_settings

@@ -1,7 +1,5 @@
 """What a slot says to the assignor, and when another round must follow."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a side group's entries say of a halt."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Offsets of a topic mean nothing in another of the same name."""
 
-from __future__ import annotations
-
 import json
 import struct
 import uuid

@@ -1,7 +1,5 @@
 """Damaged bytes are an error with topic, partition and offset: never a crash, never a wrong row."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 

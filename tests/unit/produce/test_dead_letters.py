@@ -1,7 +1,5 @@
 """What a dead letter is made of: the record as it was, and headers that say where and why."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from kafka_source.produce.dead_letters import dead_letters

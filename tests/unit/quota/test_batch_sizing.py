@@ -1,7 +1,5 @@
 """How a micro-batch is cut to what a quota has room for."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

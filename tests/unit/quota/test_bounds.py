@@ -1,7 +1,5 @@
 """What a watched document says."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafka_source.quota.bounds import UNBOUNDED, Bounds, read_document

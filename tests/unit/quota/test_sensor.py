@@ -1,7 +1,5 @@
 """KIP-13's arithmetic: windows of samples, delays, an even pace, and how much of a bound is used."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """An event loop's threads in a program that ends: after its main thread, at exit, in forked children."""
 
-from __future__ import annotations
-
 import asyncio
 import textwrap
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Decoded columns as Spark sees them, and what a requested schema takes of them."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which partitions a query's slots own."""
 
-from __future__ import annotations
-
 from assignors.model import TopicPartition
 from kafka_source.group.model import GroupAssignment, SlotAssignment
 from kafka_source.model.credentials import SlotCredentials

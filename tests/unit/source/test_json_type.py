@@ -1,7 +1,5 @@
 """The type of JSON values as `value.schema` says it, compared with the type that Spark's own parser finds."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.sql.types import StructType
 

@@ -1,7 +1,5 @@
 """The type of a JSON Schema's values: each keyword that decides about it, and what has no single type."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Several types of records in one topic: the union of their schemas, and which records a column has."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa
