@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, cast
@@ -31,10 +32,17 @@ class Topics:
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
-    """A clock that a pause sets forward."""
-    now = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    monkeypatch.setattr("time.sleep", lambda pause: now.__setitem__(0, now[0] + pause))
+    """A clock that a pause sets forward; other threads of the process keep the real clock."""
+    now, here, clock, sleep = [1000.0], threading.get_ident(), time.monotonic, time.sleep
+
+    def pause(seconds: float) -> None:
+        if threading.get_ident() == here:
+            now[0] += seconds
+        else:
+            sleep(seconds)
+
+    monkeypatch.setattr("time.monotonic", lambda: now[0] if threading.get_ident() == here else clock())
+    monkeypatch.setattr("time.sleep", pause)
     return lambda: now[0]
 
 
