@@ -103,7 +103,7 @@ class Checks(Watch):
         self._taken_again_at: dict[Key, list[float]] = {}
         # The ends of the logs when a run with Trigger.AvailableNow began.
         self._ends_before: dict[Process, tuple[UUID, list[int]]] = {}
-        # The instance ids that a killed process has taken, because its JoinGroup was handled after its successor's.
+        # The instance ids that a late JoinGroup has taken from the process that has joined since.
         self._taken_late: set[str] = set()
         # The newest decision of each sink, if it fits into one offset.
         self._decided: dict[str, ledger.Decision] = {}

@@ -109,7 +109,7 @@ class Output:
                 yield from self.cluster.fetch(r.topic_partition, r.start, r.end, topic_id, r.epoch)
 
     def durable(self, *, lost: Container[str] = (), late: bool = False) -> dict[tuple[str, int], int]:
-        """Return, by partition, the offset before which all records of the partition's log were written to the output.
+        """Return, by partition, the offset before which all records of its log were written, or skipped by a rewind.
 
         Records of open transactions count too, as do records of lost transactions with the transactional ids `lost`,
         and with `late` the records before an offset in `of_predecessor`.
