@@ -291,8 +291,8 @@ def _drawn(seed: int) -> Scenario:
             at = rng.uniform(1.0, made.seconds)
             faults.append(Fault(at, rng.choice(_WHILE_READING), rng.random(), rng.random()))
     is_due = not made.batches and random.Random(f"available now {seed}").random() < 0.1
-    made = replace(made, available_now=is_due)
-    return _selecting(_mixing(replace(made, faults=tuple(sorted(faults, key=lambda fault: fault.at)))))
+    ordered = tuple(sorted(faults, key=lambda fault: fault.at))
+    return _selecting(_mixing(replace(made, available_now=is_due, faults=ordered)))
 
 
 def _mixing(made: Scenario) -> Scenario:

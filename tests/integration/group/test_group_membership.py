@@ -6,13 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from uuid import uuid4
 
 import pytest
 
-from kafka_source.commits.rights import SlotSession
+from kafka_source.commits.rights import Renewal, Right, SlotSession
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
 from kafka_source.group.model import BatchInFlight
-from kafka_source.model.commits import CommitOffset
+from kafka_source.group.requests import commit_offsets
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.commits import CommitOffset, with_notes
+from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded.jars import broker_version
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import attach, everything, held, members_of, rejoin_once, rejoin_until_joined, together
@@ -196,3 +201,20 @@ def test_a_task_attaches_several_slots_at_once_and_learns_which_are_lost(members
     assert isinstance(held, SlotSession)
     assert isinstance(also_held, SlotSession)
     assert (held.credentials, also_held.credentials) == (first, third)
+
+
+@pytest.mark.parametrize("end", [5, 9])
+def test_a_stream_that_was_replaced_undoes_no_commit_of_its_successor(members, topic, group, end):
+    (tp,) = everything(topic("orders", partitions=1, records=10), 1)
+    client, right, deadline = cached_client(members.config), uuid4().hex, Deadline(30)
+    own, refusal = SlotCredentials(group, 2, "later", None), FencedError("", code=ErrorCode.ILLEGAL_GENERATION)
+    offsets = with_notes({tp: end}, {}, "stream")
+    client.run(commit_offsets(client, SlotCredentials.without_membership(group), offsets, deadline))
+    client.run(Right(right).publish(client, group, {tp: 5}, {tp: own}, deadline))
+    asked = Renewal(group, right, {tp: (0, 5)}, "stream", {}).wait(client, refusal, {(1, "earlier")}, deadline)
+    if end > 5:
+        with pytest.raises(FencedError, match="another member or a rewind has changed the offsets"):
+            client.run(asked)
+    else:
+        # The task itself has committed, and got no answer.
+        assert client.run(asked) == {tp: own}

@@ -16,14 +16,10 @@ from assignors import load
 from assignors.range_and_round_robin import RangeAssignor
 from kafka_source.commits.keeper import SlotKeeper, start_keeper
 from kafka_source.commits.rights import Renewal, Right, SlotSession
-from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
 from kafka_source.group.model import Topics
-from kafka_source.group.requests import commit_offsets
 from kafka_source.group.siblings import Siblings
-from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import with_notes
-from kafka_source.model.credentials import SlotCredentials
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from tests.support.memberships import everything, held, leave
@@ -214,23 +210,6 @@ def test_a_batch_that_begins_after_its_groups_offset_undoes_no_rewind(members, t
             # Retention has deleted the records up to the start of the batch.
             commit_as_tasks(members, group, slots, 8)
     assert groups.committed(group) == {tp: 2 if is_rewound else 9}
-
-
-@pytest.mark.parametrize("end", [5, 9])
-def test_a_stream_that_was_replaced_undoes_no_commit_of_its_successor(members, topic, group, end):
-    (tp,) = everything(topic("orders", partitions=1, records=10), 1)
-    client, right, deadline = cached_client(members.config), uuid4().hex, Deadline(30)
-    own, refusal = SlotCredentials(group, 2, "later", None), FencedError("", code=ErrorCode.ILLEGAL_GENERATION)
-    offsets = with_notes({tp: end}, {}, "stream")
-    client.run(commit_offsets(client, SlotCredentials.without_membership(group), offsets, deadline))
-    client.run(Right(right).publish(client, group, {tp: 5}, {tp: own}, deadline))
-    asked = Renewal(group, right, {tp: (0, 5)}, "stream", {}).wait(client, refusal, {(1, "earlier")}, deadline)
-    if end > 5:
-        with pytest.raises(FencedError, match="another member or a rewind has changed the offsets"):
-            client.run(asked)
-    else:
-        # The task itself has committed, and got no answer.
-        assert client.run(asked) == {tp: own}
 
 
 def test_slots_that_have_left_a_group_of_others_join_again_for_a_task(members, topic, group, groups):
