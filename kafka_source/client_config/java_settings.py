@@ -360,7 +360,7 @@ _SASL = (
         "sasl.client.callback.handler.class",
         _ALL,
         _CLASS,
-        "`IAMClientCallbackHandler` with AWS_MSK_IAM; any other class is refused",
+        "`IAMClientCallbackHandler` with AWS_MSK_IAM, or `OAuthBearerSaslClientCallbackHandler`; others are refused",
     ),
     _honoured(
         "sasl.login.callback.handler.class",

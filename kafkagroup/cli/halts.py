@@ -72,7 +72,7 @@ def stop(
     From its next trigger on, each query reads up to the boundaries of its partitions and commits. A query
     leaves the group when all its partitions are at their boundaries. Partitions without an offset in OFFSETS stop at
     their current offset. A query that starts in a stopped group stays idle until `resume`. The exit code is 3
-    after --timeout, or if queries have passed a boundary.
+    after --timeout, or if queries have passed a boundary other than the end.
     """
     from kafkagroup.admin import stop as stop_group
 

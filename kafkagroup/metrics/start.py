@@ -191,7 +191,7 @@ def start(
         settings: The settings of the Kafka client, to look up end offsets even while a micro-batch runs. Without
             settings, the end offsets are those at the planning of the last finished micro-batch.
         transactions: The `transactional.id.prefix` of each exactly-once sink, to look for its open transactions. The
-            user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
+            user needs DESCRIBE on the transactional ids, and on the groups that begin with the prefix.
         look_seconds: The time between two lookups.
 
     Raises:

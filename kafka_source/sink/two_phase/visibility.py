@@ -76,7 +76,7 @@ async def wait_until_visible(
                 log.warning("batch %d: its partitions %s no longer exist", batch, format_partitions(sorted(deleted)))
                 left = [tp for tp in left if tp not in deleted]
         except AuthenticationError as error:
-            log.warning("cannot verify visibility of batch %d: not authorized to describe producers: %s", batch, error)
+            log.warning("cannot verify visibility of batch %d: READ on its topics is missing: %s", batch, error)
             return
         except RetriableError as error:
             # The leader may be restarting; ask again when it is back.
