@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
+import math
 import os
+import statistics
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +63,7 @@ def main() -> int:
         one.add_argument("--with-defect", default="", help="apply the mutation of this name")
     search = commands.add_parser("mutations", help="put defects back, and check whether their stories find them")
     search.add_argument("--seeds", type=int, default=0, help="seeds to try if a defect's story does not find it")
+    search.add_argument("--count", action="store_true", help="try no stories, and print how many seeds a defect needs")
     search.add_argument("--first", type=int, default=0, help="the first of these seeds")
     search.add_argument("--keep", action="store_true", help="write the stories that find a defect, and no others")
     search.add_argument("--only", default="", help="only mutations with these words in their names")
@@ -91,7 +95,9 @@ def main() -> int:
             found = [trace_of(seed) for seed in given.seeds]
         print(json.dumps([one.as_json() for one in found if one is not None]))
         return 0
-    return _mutations(range(given.first, given.first + given.seeds), given.only, keep=given.keep)
+    if given.count:
+        return _count_seeds(given.first, given.seeds, given.only)
+    return _mutations(given.first, given.seeds, given.only, keep=given.keep)
 
 
 def _write_histories(seeds: range, folder: Path) -> None:
@@ -104,17 +110,34 @@ def _write_histories(seeds: range, folder: Path) -> None:
             history_of(judged).write(folder / f"{seed}.edn")
 
 
-def _mutations(seeds: range, only: str, *, keep: bool) -> int:
-    stories, missed = read_stories(), 0
+def _defects(only: str) -> list[Mutation | Change]:
     defects: tuple[Mutation | Change, ...] = (*MUTATIONS, *BREAKS)
-    for mutation in defects:
-        if only not in mutation.name:
-            continue
+    return [one for one in defects if only in one.name]
+
+
+def _scenarios_for(mutation: Mutation | Change, first: int, seeds: int) -> Iterator[Scenario]:
+    drawn = (mutation.scenario_of(seed) for seed in itertools.count(first))
+    return itertools.islice((one for one in drawn if one.sink or not mutation.of_sink), seeds)
+
+
+def _count_seeds(first: int, seeds: int, only: str) -> int:
+    needed = []
+    for mutation in _defects(only):
+        drawn = list(_scenarios_for(mutation, first, seeds))
+        found = _find_only_with(mutation, drawn)
+        needed.append(math.inf if found is None else drawn.index(found.scenario) + 1)
+        print(f"{needed[-1]:6} seeds: {mutation.name}", flush=True)
+    print(f"{statistics.median(needed):6} seeds: the median of {len(needed)} defects")
+    return 1 if math.inf in needed else 0
+
+
+def _mutations(first: int, seeds: int, only: str, *, keep: bool) -> int:
+    stories, missed = read_stories(), 0
+    for mutation in _defects(only):
         story = stories.pop(mutation.name, None)
         # If a change of the requests has made the story fail to find the defect, try other delays and choices.
         known = [] if story is None else [replace(story, seed=story.seed + 100_000 * n) for n in range(_TRIES)]
-        drawn = (one for seed in seeds if (one := mutation.scenario_of(seed)).sink or not mutation.of_sink)
-        found = _find_only_with(mutation, known) or _find_only_with(mutation, drawn)
+        found = _find_only_with(mutation, known) or _find_only_with(mutation, _scenarios_for(mutation, first, seeds))
         if found is not None:
             with mutation.applied():
                 stories[mutation.name] = found.scenario if found.scenario in known else shortened(found.scenario)
