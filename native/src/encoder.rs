@@ -127,10 +127,10 @@ impl Encoder {
         Ok(std::mem::take(&mut self.sealer.sealed))
     }
 
-    /// Splits a taken batch into two batches. After a split, new batches are not larger than the first half.
+    /// Splits a taken batch into two batches. After a split, new batches have at most half of its bytes.
     pub fn split(&mut self, batch: &[u8]) -> Result<[Vec<u8>; 2], Refusal> {
         let (halves, size) = split(batch, &mut self.sealer.compressor).map_err(Refusal::Codec)?;
-        self.settings.batch_bytes = self.settings.batch_bytes.min(size.saturating_sub(HEADER_LEN).max(1));
+        self.settings.batch_bytes = self.settings.batch_bytes.min((size / 2).max(1));
         Ok(halves)
     }
 

@@ -9,7 +9,7 @@ use crate::record::Record;
 /// The limit on decompressed bytes. A high limit is safe, because this encoder has compressed the batch.
 const MOST_UNPACKED: usize = 1 << 31;
 
-/// Returns both halves, whose records keep their sequence numbers, and the size of the first half before compression.
+/// Returns both halves, whose records keep their sequence numbers, and the bytes of all records before compression.
 ///
 /// `batch` must have been compressed by `compressor`.
 pub fn split(batch: &[u8], compressor: &mut Compressor) -> Result<([Vec<u8>; 2], usize), String> {
@@ -38,7 +38,7 @@ pub fn split(batch: &[u8], compressor: &mut Compressor) -> Result<([Vec<u8>; 2],
     let producer =
         Producer { id: header.producer_id, epoch: header.producer_epoch, transactional: header.is_transactional() };
     let [mut one, mut other] = halves;
-    let (size, sequence) = (one.size(), header.base_sequence);
+    let (size, sequence) = (records.len(), header.base_sequence);
     let next = if sequence < 0 { sequence } else { after(sequence, one.count()) };
     let (one, _) = one.seal(producer, sequence, compressor)?;
     let (other, _) = other.seal(producer, next, compressor)?;
@@ -80,7 +80,7 @@ mod tests {
             let (whole, _) = filling.seal(producer, sequence, &mut compressor).unwrap();
             let (halves, size) = split(&whole, &mut compressor).unwrap();
             let headers = halves.each_ref().map(|half| BatchHeader::parse(half.first_chunk().unwrap()).unwrap());
-            assert_eq!(size, halves[0].len());
+            assert_eq!(size, whole.len() - HEADER_LEN);
             assert_eq!(headers.map(|header| header.base_sequence), expected);
             let times = headers.map(|header| (header.count, header.base_timestamp, header.max_timestamp));
             assert_eq!(times, [(1, 20, 20), (2, 10, 30)]);

@@ -223,6 +223,16 @@ def test_batches_that_are_too_large_for_the_topic_are_sent_in_parts(broker, code
     assert len(broker.produces) < 2 * max(len(part.written) for part in broker.partitions.values())
 
 
+def test_a_large_record_beside_a_small_record_leaves_later_batches_large(broker):
+    broker.partitions = {0: broker.partitions[0]}
+    broker.partitions[0].most_bytes = 8_880
+    given = settings(broker, batch_size="8850")
+    deliver(given, [Records(pa.array([b"small", b"x" * 8_800], pa.binary()), None, TOPIC)], "native")
+    broker.produces.clear()
+    deliver(given, [Records(pa.array([b"x" * 100] * 1000, pa.binary()), None, TOPIC)], "native")
+    assert len(broker.produces) < 40
+
+
 def test_the_pause_that_a_broker_asks_for_is_kept(broker):
     broker.throttle_ms = 300
     send(broker, 100)
