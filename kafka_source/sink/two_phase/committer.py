@@ -25,6 +25,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -217,7 +218,7 @@ class TwoPhaseCommit:
             LostTransactionsError: A transaction exceeded kafka.transaction.timeout.ms, or another query uses the
                 prefix. If this happens after the decision, records of these transactions are lost.
             FencedError: Another driver has begun a batch, the source's group has replaced a member, or the batch is
-                refused. Nothing is decided.
+                refused. Nothing is decided, and the batch is aborted.
             NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.
         """
         replayed = epoch.covers(batch.query, batch.number)
@@ -231,28 +232,7 @@ class TwoPhaseCommit:
                 raise batch.sources.refusal
             await self._abort_open(epoch, deadline)
             return
-        prepared = await self._check_open(epoch, batch, deadline)
-        failpoint("sink-prepared")
-        # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
-        sources = batch.sources.offsets
-        refused: set[tuple[int, str]] = set()
-        while True:
-            try:
-                offsets = [*sources, *batch.sources.taken, *batch.sources.record, *self._ledger.entries(decision)]
-                await self._decide(epoch, batch, offsets, prepared, deadline)
-                known = () if epoch.last is None else epoch.last.homes
-                if known == decision.homes or await self._ledger.shows(decision, deadline):
-                    break
-            except FencedError as error:
-                used = {(one.member.generation, one.member.member_id) for one in sources}
-                if renew is None or not sources or used <= refused:
-                    raise
-                refused |= used
-                sources = await renew(error, refused)
-            # One epoch serves one transaction. The initialisation raises an error if another driver has begun a later
-            # batch.
-            epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
-            prepared = await self._check_open(epoch, batch, deadline)
+        epoch = await self._decide_or_abort(epoch, batch, decision, renew, deadline)
         failpoint("sink-decided")
         # The other transactions of a replay's decision are committed already.
         decided = sorted({*batch.transactions}.intersection(decision.transactions))
@@ -452,6 +432,42 @@ class TwoPhaseCommit:
                 "them are committed. Nothing is lost: the batch is written again when the query restarts. Raise "
                 "kafka.transaction.timeout.ms, or make batches smaller."
             )
+
+    async def _decide_or_abort(
+        self, epoch: DriverEpoch, batch: PreparedBatch, decision: Decision, renew: Renew | None, deadline: Deadline
+    ) -> DriverEpoch:
+        """Write a decision with the offsets of its sources; return the epoch that has written it.
+
+        After an error, abort the batch, because Spark's abort has the epoch of `begin`, and a renewal of credentials
+        has taken later epochs.
+        """
+        sources = batch.sources.offsets
+        refused: set[tuple[int, str]] = set()
+        try:
+            prepared = await self._check_open(epoch, batch, deadline)
+            failpoint("sink-prepared")
+            while True:
+                try:
+                    # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
+                    offsets = [*sources, *batch.sources.taken, *batch.sources.record, *self._ledger.entries(decision)]
+                    await self._decide(epoch, batch, offsets, prepared, deadline)
+                    known = () if epoch.last is None else epoch.last.homes
+                    if known == decision.homes or await self._ledger.shows(decision, deadline):
+                        return epoch
+                except FencedError as error:
+                    used = {(one.member.generation, one.member.member_id) for one in sources}
+                    if renew is None or not sources or used <= refused:
+                        raise
+                    refused |= used
+                    sources = await renew(error, refused)
+                # One epoch serves one transaction. The initialisation raises an error if another driver has begun a
+                # later batch.
+                epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
+                prepared = await self._check_open(epoch, batch, deadline)
+        except KafkaGroupError:
+            with suppress(KafkaGroupError):
+                await self.abort_undecided(deadline, epoch)
+            raise
 
     async def _decide(
         self,

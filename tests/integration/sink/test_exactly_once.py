@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -365,18 +365,23 @@ def test_tasks_without_rows_have_no_transaction(sink: Sink) -> None:
     assert sink.visible(20) == sorted(rows(1, 1))
 
 
-def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(sink: Sink, group: str) -> None:
-    """Spark gives the batch up with the epoch that its tasks have returned, the one before the present one."""
+@pytest.mark.parametrize("later", [0, 1])
+def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(
+    sink: Sink, group: str, later: int
+) -> None:
+    """Spark aborts the batch with the epoch that its tasks have returned; the commit has taken later epochs."""
     epoch = sink.begin()
     transactions = {one.transaction: one.partitions for one in sink.tasks(epoch, 0) if one.transaction is not None}
-    stranger = SlotCredentials(group, 1, "member", "instance")
-    refused = GroupOffsets(stranger, {TP(sink.topic, 0): CommitOffset(1)})
 
-    async def renew(_: FencedError, _refused: object) -> tuple[GroupOffsets, ...]:
-        return (refused,)
+    def offsets(generation: int) -> tuple[GroupOffsets, ...]:
+        stranger = SlotCredentials(group, generation, "member", "instance")
+        return (GroupOffsets(stranger, {TP(sink.topic, 0): CommitOffset(1)}),)
+
+    async def renew(_: FencedError, refused: Set[tuple[int, str]]) -> tuple[GroupOffsets, ...]:
+        return offsets(1 + min(len(refused), later))
 
     client = cached_client(sink.settings)
-    batch = PreparedBatch(sink.query, 0, transactions, SourceOffsets((refused,)))
+    batch = PreparedBatch(sink.query, 0, transactions, SourceOffsets(offsets(1)))
     with pytest.raises(FencedError, match=group):
         client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, batch, Deadline(60), renew))
     sink.abort(epoch)
