@@ -205,15 +205,16 @@ def stream_writer(
         options: The user's options.
         schema: The stream's schema.
         overwrite: Whether the output mode is `complete`; ignored.
-        commits: Whether the writer only commits or aborts a micro-batch, so that it needs no schema of its columns.
+        commits: Whether the writer only commits or aborts a micro-batch, so that it needs neither its topic nor a
+            schema of its columns.
 
     Raises:
         OptionError: An option is wrong.
         InvalidConfigurationError: A column cannot be written to Kafka.
         KafkaGroupError: See `values.writer_schema.writer_schema`.
     """
-    target = _checked(_target(options, schema, warns=not commits))
-    return StreamWriter(target if commits else _with_encodings(target, schema))
+    target = _target(options, schema, warns=not commits)
+    return StreamWriter(target if commits else _with_encodings(_checked(target), schema))
 
 
 def _checked(target: Target) -> Target:

@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, StructType
 
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.sink.batch_start import BatchContext
+from kafka_source.sink.exactly_once import CommitMessage
 from kafka_source.sink.records import SinkColumns, from_arrow, from_rows, sink_columns
 from kafka_source.sink.writer import batch_writer, stream_writer
 from kafkagroup.partitioner import murmur2, partition_of
@@ -186,6 +187,11 @@ def test_a_stream_may_be_complete_but_a_batch_may_not_overwrite() -> None:
         batch_writer(options, spark_schema("value string"), True)
     with pytest.raises(OptionError, match=r"Set kafka\.bootstrap\.servers to host:port"):
         batch_writer({"topic": "t"}, spark_schema("value string"), False)
+
+
+def test_a_stream_that_writes_at_least_once_commits_without_brokers() -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+    stream_writer(options, spark_schema("value string"), False, commits=True).commit([CommitMessage(5)], 0)
 
 
 @pytest.mark.requires_native
