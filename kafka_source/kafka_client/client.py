@@ -479,19 +479,19 @@ class KafkaClient:
         """
         connection = await self._connect(endpoint, deadline)
         try:
-            answer = await connection.send(_metadata_request([]), self._patience(deadline))
-        except ConnectionLost as problem:
-            raise explain_failure(endpoint, problem, tls=self.settings.tls is not None) from None
+            try:
+                answer = await connection.send(_metadata_request([]), self._patience(deadline))
+            except ConnectionLost as problem:
+                raise explain_failure(endpoint, problem, tls=self.settings.tls is not None) from None
+            if not answer.brokers:
+                raise ConnectionLost(f"The metadata of the broker {endpoint} have no brokers.")
+            if not self._brokers:
+                # A caller that only looks up coordinators has to know the cluster and its other brokers too.
+                self._learn(read_snapshot(answer))
         except BaseException:
             connection.close()
             raise
-        if not answer.brokers:
-            connection.close()
-            raise ConnectionLost(f"The metadata of the broker {endpoint} have no brokers.")
         self._entry = endpoint
-        if not self._brokers:
-            # A caller that only looks up coordinators has to know other brokers too, as this broker may be cut off.
-            self._brokers = dict(read_snapshot(answer).brokers)
         return connection
 
     async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline, *, verify: bool = False) -> Connection:

@@ -114,6 +114,15 @@ def test_who_look_for_a_coordinator_at_the_same_time_share_one_request(broker: F
     assert broker.asked.count("FindCoordinatorRequest") == 1
 
 
+def test_a_client_that_has_only_looked_up_a_coordinator_knows_its_cluster(
+    broker: FakeBroker, client: KafkaClient
+) -> None:
+    """The notes of committed offsets, and the checks of topic ids, need the cluster's id."""
+    broker.coordinator_error = 0
+    client.run(client.coordinator("orders", Deadline(10)))
+    assert client.cluster_id == "fake"
+
+
 def test_a_caller_without_time_leaves_the_search_to_the_others(broker: FakeBroker, client: KafkaClient) -> None:
     searching, asked = threading.Event(), threading.Event()
     broker.coordinator_error = 0
