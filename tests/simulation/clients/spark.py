@@ -288,6 +288,8 @@ class Query:
         self.checkpoint = Checkpoint()
         self.process: Process | None = None
         self.errors: list[tuple[float, KafkaGroupError]] = []
+        # The ways in which each batch was divided into tasks. A replay may have other owners of partitions.
+        self.divisions: dict[int, set[object]] = {}
         self.starts = self.stops = 0
         self.ended_at: list[float] = []
         self.longest: dict[str, float] = {}
@@ -398,7 +400,8 @@ class Query:
     def _rows_are_gone(self, error: LostTransactionsError) -> bool:
         """Return whether no replay can write the lost records of a decided batch again.
 
-        Its topic was created again, or its log has lost records and a replay has failed for the same reason.
+        Its topic was created again, or a replay has failed for the same reason, because the log has lost records or
+        because other tasks had the records.
         """
         cluster, batch = self.output.cluster, self.checkpoint.newest
         has_lost_records = any(
@@ -407,7 +410,8 @@ class Query:
         )
         has_failed = sum(isinstance(one, LostTransactionsError) for _, one in self.errors) > 1
         is_recreated = any(topic_id_of(known) != cluster.topics[name].id for name, known in batch.topics.items())
-        return error.decided and (is_recreated or (has_lost_records and has_failed))
+        are_in_other_tasks = len(self.divisions.get(error.batch, ())) > 1
+        return error.decided and (is_recreated or (has_failed and (has_lost_records or are_in_other_tasks)))
 
     def _accept_loss(self, error: LostTransactionsError) -> None:
         """Continue without lost transactions, as the error advises: `kafkagroup transactions commit --accept-loss`."""
@@ -508,6 +512,7 @@ class _Batch:
         number = len(query.checkpoint.offsets) - 1
         tasks = planner.tasks(start, end)
         ranges = tuple(query.output.readable(one for task in tasks for one in task.tasks))
+        query.divisions.setdefault(number, set()).add(tuple(tuple(one.ranges for one in task.tasks) for task in tasks))
         query.output.plan(ranges)
         if self._jobs is not None:
             if query.sink is None:
