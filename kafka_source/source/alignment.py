@@ -8,6 +8,9 @@ The next record of a partition is fetched at the position, because ListOffsets m
 time of its transaction's end. One ListOffsets request to each leader returns each log's first record that is later than
 T + skew. If the position is already past this record, the window's end is searched by fetches of a few records. The
 step to the next fetch grows at most fourfold. Records between two fetches are assumed to be in order.
+
+If the next records of a partition have no timestamps that count, a lookup fetches a limited number of them. The window
+of this partition ends after these records, and other partitions do not wait for it.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ FUTURE_MS = 3_600_000
 # The number of offsets in a request for unknown records.
 _FEW = 16
 _WIDER = 16
+# The number of records whose timestamps do not count, in all partitions, after which their lookup ends.
+_MAX_UNCOUNTED = 65_536
 _SEARCH_STEPS = 8
 _FIRST_STEP = 1024
 _STALLED_TRIGGERS = 3
@@ -79,21 +84,27 @@ def next_records(
 ) -> dict[TopicPartition, Stretch]:
     """Return a stretch for each partition, with the partition's next record if there is one.
 
+    If many next records do not count, their stretches end after them. Stretches without records have no limit.
+
     Args:
         times: Looks up unknown records.
         known: The known stretches, from each partition's position on.
         available: The end of each partition.
         counted: Returns the records whose timestamps count.
     """
-    found, width = dict(known), _FEW
+    found, width, uncounted, finished = dict(known), _FEW, 0, set[TopicPartition]()
     while asked := {
         tp: (stretch.end, min(available[tp], stretch.end + width))
         for tp, stretch in found.items()
-        if not stretch.records and stretch.end < available[tp]
+        if not stretch.records and stretch.end < available[tp] and tp not in finished
     }:
         answers = times.records(asked)
         for tp, (_, end) in asked.items():
             found[tp] = Stretch(known[tp].start, end, counted(tp, answers.get(tp, ())))
+        uncounted += sum(len(records) for tp, records in answers.items() if not found[tp].records)
+        if uncounted >= _MAX_UNCOUNTED:
+            # A longer lookup would delay the plan, and fill the driver's memory.
+            finished |= answers.keys()
         width *= _WIDER
     return found
 
@@ -239,24 +250,23 @@ class Alignment:
                 "these partitions. A watermark may drop their records",
                 format_partitions(new),
             )
+        ends = {tp: available[tp] if stretch.records else stretch.end for tp, stretch in known.items()}
         if not times:
-            return _Window({tp: (start, available[tp]) for tp, start in behind.items()}, known=known)
+            return _Window({tp: (start, ends[tp]) for tp, start in behind.items()}, known=known)
         holder = min(times, key=lambda tp: (times[tp], tp))
         until = times[holder] + self._skew
-        ends, later, unknown = {}, {}, []
+        later, unknown = {}, []
         for tp, stretch in known.items():
             if first := _first_later(stretch.records, until):
                 ends[tp], later[tp] = first.offset, first
             elif stretch.records:
                 unknown.append(tp)
-            else:
-                ends[tp] = available[tp]
         answers = self._times.first_later(unknown, until) if unknown else {}
         to_search = {}
         for tp in unknown:
             if (found := answers.get(tp)) is None or found.offset >= available[tp]:
-                ends[tp] = available[tp]
-            elif found.offset >= known[tp].end:
+                continue
+            if found.offset >= known[tp].end:
                 ends[tp], later[tp] = found.offset, found
             else:
                 to_search[tp] = known[tp].end

@@ -15,6 +15,7 @@ from kafka_source.errors import RefreshRetriableError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.record_columns import Column
+from kafka_source.model.rewind_target import MAX_LONG
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions
 from kafka_source.source.alignment import Alignment, Record
@@ -78,7 +79,7 @@ class BrokerTimes:
 
     def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
         """Return the first record of each log that is later than a timestamp, see `LogTimes`."""
-        found = self._cluster.first_at(dict.fromkeys(partitions, timestamp + 1))
+        found = self._cluster.first_at(dict.fromkeys(partitions, min(timestamp + 1, MAX_LONG)))
         return {tp: Record(one.offset, one.timestamp) for tp, one in found.items() if one.offset >= 0}
 
 

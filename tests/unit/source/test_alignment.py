@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.model.rewind_target import MAX_LONG
 from kafka_source.source.alignment import FUTURE_MS, Alignment, Record
+from kafka_source.source.log_times import BrokerTimes
 from kafka_source.source.plan import rate_limit
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 
 NOW = 10**9
 FUTURE = NOW + 2 * FUTURE_MS
@@ -28,12 +34,14 @@ class Logs:
         other: Control records and those of aborted transactions.
         ends: The end of each log; offsets without a record are those that compaction has removed.
         requests: The number of lookups.
+        returned: The number of records that reads have returned.
     """
 
     data: dict[TopicPartition, list[Record]] = field(default_factory=dict)
     other: dict[TopicPartition, list[Record]] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     requests: int = 0
+    returned: int = 0
 
     def append(self, tp: TopicPartition, entries: Sequence[tuple[str, int]]) -> None:
         for kind, timestamp in entries:
@@ -44,7 +52,9 @@ class Logs:
 
     def records(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, list[Record]]:
         self.requests += 1
-        return {tp: self.within(tp, start, end) for tp, (start, end) in ranges.items()}
+        found = {tp: records for tp, one in ranges.items() if (records := self.within(tp, *one))}
+        self.returned += sum(map(len, found.values()))
+        return found
 
     def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> dict[TopicPartition, Record]:
         self.requests += 1
@@ -271,6 +281,23 @@ def test_records_after_one_from_the_future_stay_in_step(caplog):
     ]
 
 
+@pytest.mark.parametrize("bad", [[A], [A, B, C]])
+def test_a_long_run_of_records_that_do_not_count_is_looked_up_in_pieces(bad):
+    logs = filled(a=range(0, 3000, 10), b=range(0, 3000, 10), c=range(0, 3000, 10))
+    for tp in bad:
+        del logs.data[tp], logs.ends[tp]
+        logs.append(tp, [("data", FUTURE)] * 300_000 + [("data", 3000)] * 10)
+    query = query_of(logs, 100)
+    while query.positions != logs.ends:
+        before, returned = dict(query.positions), logs.returned
+        query.trigger(100_000)
+        assert query.positions != before
+        assert logs.returned - returned < 4 * 65_536
+        if before[A] < 300_000:
+            # No other partition waits for records that do not count.
+            assert all(query.positions[tp] > before[tp] for tp in (A, B, C))
+
+
 def test_a_partition_that_is_not_read_for_three_triggers_holds_the_others_no_longer(caplog):
     query = query_of(filled(a=range(0, 1000), b=range(500, 1000)), 100)
     found = [query.trigger(1000, stuck=frozenset([A]))[B] for _ in range(4)]
@@ -299,6 +326,16 @@ def test_a_query_that_starts_without_a_leader_reads_the_others_and_names_the_par
     assert query.positions == {A: 0, B: 1000}
     (said,) = [one.getMessage() for one in caplog.records]
     assert said.startswith("maxTimestampSkew does not wait for t:0, which no broker leads")
+
+
+def test_a_skew_may_be_the_greatest_long():
+    tp = TopicPartition(TOPIC, 0)
+    with closing(FakeBroker()) as broker:
+        broker.partitions = {0: Partition(end=7)}
+        settings = Settings({"bootstrap.servers": broker.bootstrap_servers})
+        with closing(Cluster(settings)) as cluster:
+            times = BrokerTimes(settings, cluster, engine="auto", read_committed=False)
+            assert times.first_later([tp], NOW + MAX_LONG) == {tp: Record(7, -1)}
 
 
 def test_a_partition_that_is_taken_over_is_waited_for():
