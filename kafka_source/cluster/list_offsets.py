@@ -50,7 +50,8 @@ async def list_offsets(
         leader: The node id of the partitions' leader.
         times: EARLIEST, LATEST, or a timestamp in ms since 1970 (the first record at or after this time), by partition.
         deadline: The time limit for the response.
-        read_committed: Whether LATEST means the last stable offset instead of the high watermark.
+        read_committed: Whether LATEST means the last stable offset instead of the high watermark. The record of a
+            timestamp is always below LATEST.
 
     Raises:
         ConnectionLost: The broker does not answer.

@@ -209,7 +209,7 @@ class Cluster:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        (found,) = self._offsets(dict.fromkeys(partitions, EARLIEST))
+        (found,) = self._offsets(dict.fromkeys(partitions, EARLIEST), read_committed=False)
         return _without_epochs(found)
 
     def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
@@ -238,13 +238,21 @@ class Cluster:
         )
         return _without_epochs(first), _without_epochs(last)
 
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return each partition's first offset at or after a timestamp (ms since 1970); None: no such record."""
-        return {tp: one.offset if one.offset >= 0 else None for tp, one in self.first_at(times).items()}
+    def at_times(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, int | None]:
+        """Return each partition's first offset at or after a timestamp (ms since 1970).
 
-    def first_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+        None: no such record before the partition's `latest` offset.
+        """
+        found = self.first_at(times, read_committed=read_committed)
+        return {tp: one.offset if one.offset >= 0 else None for tp, one in found.items()}
+
+    def first_at(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, ListedOffset]:
         """Return the offsets of `at_times`, each with the timestamp of the record."""
-        (found,) = self._offsets(times)
+        (found,) = self._offsets(times, read_committed=read_committed)
         return found
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -295,7 +303,7 @@ class Cluster:
             self._known.seen = self._known.seen.renewed(seen, topics)
 
     def _offsets(
-        self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
+        self, *questions: Mapping[TopicPartition, int], read_committed: bool
     ) -> list[dict[TopicPartition, ListedOffset]]:
         """Return the offsets for each mapping of partitions to timestamps; see `list_offsets`."""
         partitions = {tp for times in questions for tp in times}

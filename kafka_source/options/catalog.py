@@ -158,7 +158,7 @@ class ReadOptions(ValueOptions):
         "startingOffsetsByTimestampStrategy",
         kinds.TIMESTAMP_STRATEGY,
         "If a partition has no record with the starting timestamp or later: `error` fails the query, `latest` starts "
-        "at the latest offset.",
+        "at the latest offset. With `read_committed` only records up to the last stable offset count.",
         default="error",
         only=Only.TIMESTAMPS,
     )

@@ -79,7 +79,8 @@ class BrokerTimes:
 
     def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
         """Return the first record of each log that is later than a timestamp, see `LogTimes`."""
-        found = self._cluster.first_at(dict.fromkeys(partitions, min(timestamp + 1, MAX_LONG)))
+        times = dict.fromkeys(partitions, min(timestamp + 1, MAX_LONG))
+        found = self._cluster.first_at(times, read_committed=self._read_committed)
         return {tp: Record(one.offset, one.timestamp) for tp, one in found.items() if one.offset >= 0}
 
 

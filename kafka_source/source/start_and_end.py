@@ -127,7 +127,8 @@ def look_up(
         InvalidConfigurationError: A partition has no record at or after its time.
     """
     found = {tp: ListedOffset(bound) for tp, bound in bounds.items() if isinstance(bound, int) and bound >= 0}
-    at_times = cluster.at_times({tp: bound.ms for tp, bound in bounds.items() if isinstance(bound, AtTime)})
+    times = {tp: bound.ms for tp, bound in bounds.items() if isinstance(bound, AtTime)}
+    at_times = cluster.at_times(times, read_committed=options.read_committed)
     late = [tp for tp, offset in at_times.items() if offset is None]
     if matches and late and options.starting_offsets_by_timestamp_strategy == "error":
         tp, bound = late[0], bounds[late[0]]

@@ -170,5 +170,5 @@ def moves_now(
     """
     starts, ends = cluster.bounds(partitions, partitions, read_committed=False)
     times = timestamps(target, partitions, round(time.time() * 1000))
-    found = cluster.at_times(times) if times else {}
+    found = cluster.at_times(times, read_committed=False)
     return resolve(target, partitions, Known(starts, ends, committed, found, other))

@@ -254,8 +254,10 @@ class Peek:
         """
         with closing(Cluster(self._settings)) as cluster:
             chosen = self._chosen(cluster)
-            starts, ends = cluster.bounds(chosen, chosen, read_committed=self._source.read_committed)
-            times = cluster.at_times(dict.fromkeys(chosen, start.timestamp_ms)) if isinstance(start, AtTime) else {}
+            read_committed = self._source.read_committed
+            starts, ends = cluster.bounds(chosen, chosen, read_committed=read_committed)
+            asked = dict.fromkeys(chosen, start.timestamp_ms) if isinstance(start, AtTime) else {}
+            times = cluster.at_times(asked, read_committed=read_committed)
         self._ends = dict(ends)
         found: list[Record] = []
         for tp in chosen:

@@ -232,6 +232,28 @@ def test_one_frame_looks_at_a_transaction_again_and_again(
         assert seen == [list(range(n)) for n in (5, 5, 10, 10, 15)] + [all_of]
 
 
+@suite("read Kafka transactional messages: read_committed")
+def test_a_start_within_an_open_transaction(kafka: EmbeddedKafka, formats: Formats) -> None:
+    name = formats.topic("open", ())
+    formats.send(name, range(5), timestamp=NOON)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for second in range(3):
+        producer.produce(name, str(5 + second), timestamp=NOON + 1000 * second)
+    producer.flush(10)
+    read = partial(formats.read, subscribe=name, kafka_isolation_level="read_committed")
+    late = NOON + 1000
+    found = read(startingTimestamp=late, startingOffsetsByTimestampStrategy="latest")
+    assert found.same_numbers() == []
+    assert read(startingTimestamp=late).same_error() == "no offset of this time"
+    assert read(endingTimestamp=late).same_numbers() == list(range(5))
+    producer.commit_transaction(30)
+    wait_until(partial(_is_stable, kafka, name, 9), "the marker")
+    assert found.same_numbers() == [5, 6, 7]
+    assert read(startingTimestamp=late).same_numbers() == [6, 7]
+
+
 def _is_stable(kafka: EmbeddedKafka, topic: str, offset: int) -> bool:
     from confluent_kafka import Consumer, TopicPartition
 

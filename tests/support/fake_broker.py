@@ -417,6 +417,7 @@ class FakeBroker:
         return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=self.producer_ids, producer_epoch=0)
 
     def _list_offsets(self, request: ListOffsetsRequest, _: int) -> ListOffsetsResponse:
+        """Answer as if each record's timestamp were its offset; no lookup finds a record beyond the latest offset."""
         error = self.offset_errors.pop(0) if self.offset_errors else 0
         topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
         answers = [
@@ -424,11 +425,12 @@ class FakeBroker:
                 partition_index=p.partition_index,
                 error_code=error,
                 timestamp=-1,
-                offset=0 if p.timestamp == -2 else partition.end - partition.held_back * request.isolation_level,
+                offset={-2: 0, -1: latest}.get(p.timestamp, p.timestamp if p.timestamp < latest else -1),
                 leader_epoch=0,
             )
             for p in request.topics[0].partitions
             for partition in [self.partitions[p.partition_index]]
+            for latest in [partition.end - partition.held_back * request.isolation_level]
         ]
         return ListOffsetsResponse(throttle_time_ms=0, topics=[topic_type(name=TOPIC, partitions=answers)])
 

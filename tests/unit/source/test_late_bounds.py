@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,13 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.group.model import subscription_of
 from kafka_source.model.stream_offset import Range, StreamOffset
+from kafka_source.options import Where, read_options
+from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.plan import mark_late_bounds, plan, spans
 from kafka_source.source.read_task import has_late_bounds, is_unbound, resolve_late_bounds
-from kafka_source.source.start_and_end import BatchBounds
+from kafka_source.source.start_and_end import BatchBounds, resolve_batch
 from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
@@ -71,6 +75,34 @@ def test_without_a_late_bound_nothing_is_looked_up(start, end, low, high, pieces
 def test_a_task_reads_to_the_latest_offset_of_its_time(cluster: Cluster) -> None:
     late = [Range(TOPIC, 0, 2, 4, from_earliest=True, to_latest=True), Range(TOPIC, 1, 1, 2, skip_deleted=True)]
     assert resolve_late_bounds(late, cluster, read_committed=False) == (Range(TOPIC, 0, 0, 7), Range(TOPIC, 1, 1, 2))
+
+
+@pytest.mark.parametrize("strategy", ["latest", "error"])
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("time", range(9))
+def test_a_start_by_time_is_not_beyond_the_latest_offset(
+    broker: FakeBroker, time: int, isolation: str, strategy: str
+) -> None:
+    """Offset 5 is the first of an open transaction."""
+    broker.partitions = {0: Partition(end=7, held_back=2)}
+    given = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "kafka.isolation.level": isolation,
+        "subscribe": TOPIC,
+        "startingTimestamp": str(time),
+        "startingOffsetsByTimestampStrategy": strategy,
+    }
+    options, latest = read_options(given, Where.BATCH), 5 if isolation == "read_committed" else 7
+    with closing(Cluster.of(options)) as cluster:
+        owner = PartitionOwner(cluster, subscription_of(options))
+        resolve = partial(resolve_batch, cluster, options, owner, [FIRST], subscribed=[FIRST], check_all=False)
+        if strategy == "error" and time >= latest:
+            with pytest.raises(InvalidConfigurationError, match="No record of"):
+                resolve()
+            return
+        (one,) = mark_late_bounds(plan(StreamOffset(spans((found := resolve()).starts, found.ends, {}, {}))), found)
+        (late,) = resolve_late_bounds(one.ranges, cluster, read_committed=options.read_committed)
+    assert (late.start, late.end) == (min(time, latest), latest)
 
 
 def test_a_given_start_beyond_the_latest_offset_is_an_error(cluster: Cluster) -> None:

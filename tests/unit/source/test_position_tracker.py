@@ -53,7 +53,9 @@ class Log:
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    def at_times(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, int | None]:
         assert not times, "no option of these tests is a time"
         return {}
 
