@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -143,20 +144,23 @@ class _Given:
         self._batches, self._columns = batches, list(columns)
         self._failure: BaseException | None = None
         self._last: pa.RecordBatch | None = None
+        # A generator can be neither continued nor closed while it runs.
+        self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        self.check()
-        try:
-            batch = next(self._batches)
-        except StopIteration:
-            raise
-        except BaseException as error:
-            self._failure = error
-            raise
-        self._last = batch
+        with self._lock:
+            self.check()
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                raise
+            except BaseException as error:
+                self._failure = error
+                raise
+            self._last = batch
         return batch if batch.schema.names == self._columns else batch.select(self._columns)
 
     def check(self) -> None:
@@ -165,10 +169,12 @@ class _Given:
             raise self._failure
 
     def close(self) -> None:
-        """End the reading."""
+        """End the reading, after the read under way; later reads find the end."""
         close = getattr(self._batches, "close", None)
+        self._batches = iter(())
         if close is not None:
-            close()
+            with self._lock:
+                close()
 
     def place(self) -> str:
         """Return the partitions and offsets of the last batch, in words."""

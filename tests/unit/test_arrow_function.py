@@ -6,7 +6,10 @@ import itertools
 import mmap
 import os
 import pickle
+import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -172,6 +175,48 @@ def test_it_may_end_early_keep_every_batch_and_print(capfd: pytest.CaptureFixtur
 
     assert [batch.num_rows for batch in mapped(first)] == [2]
     assert [batch.num_rows for batch in mapped(lambda batches: lengths(iter(list(batches))))] == [2, 3]
+
+
+def test_it_may_end_early_while_a_thread_of_its_own_reads() -> None:
+    reads, ended = threading.Event(), list[int]()
+
+    def slow() -> Batches:
+        for number, batch in enumerate(read(*[1] * 1000)):
+            if number:
+                reads.set()
+                time.sleep(0.01)
+            yield batch
+
+    def ahead(batches: Batches) -> Batches:
+        thread = threading.Thread(target=lambda: ended.append(sum(batch.num_rows for batch in batches)))
+        yield next(lengths(batches))
+        thread.start()
+        reads.wait(10)
+        threads.append(thread)
+
+    threads = list[threading.Thread]()
+    records = slow()
+    assert [batch.num_rows for batch in mapping(ahead).rows(records)] == [1]
+    assert list(records) == []
+    threads[0].join(10)
+    # The thread gets the batch of the read under way, and soon the end.
+    assert 0 < ended[0] < 999
+
+
+@given(st.lists(st.integers(0, 3), max_size=20), st.integers(2, 4))
+def test_its_threads_share_the_batches(sizes: list[int], count: int) -> None:
+    def slow() -> Batches:
+        for batch in read(*sizes):
+            time.sleep(0.0001)
+            yield batch
+
+    def shared(batches: Batches) -> Batches:
+        with ThreadPoolExecutor(count) as threads:
+            for own in threads.map(lambda _: list(lengths(batches)), range(count)):
+                yield from own
+
+    found = [batch.num_rows for batch in mapping(shared).rows(slow())]
+    assert sorted(found) == sorted(size for size in sizes if size)
 
 
 def test_a_forked_copy_writes_nothing() -> None:
