@@ -46,9 +46,8 @@ class Application:
         return message if message is not None and message.error() is None else None
 
     def close(self) -> None:
-        """Leave the group and close the producer."""
+        """Leave the group."""
         self.consumer.close()
-        self.producers.close()
 
 
 def count_words(application: Application, line: Message, faults: Iterator[int]) -> None:

@@ -30,7 +30,7 @@ from kafka_source.produce.settings import (
     transaction_timeout_ms,
 )
 from kafka_source.runtime.deadline import Deadline, call_within
-from kafka_source.transactions.producer_pool import TransactionalProducers, cause_of
+from kafka_source.transactions.producers import TransactionalProducers, cause_of
 
 log = logging.getLogger(__name__)
 
@@ -242,9 +242,7 @@ def in_transaction(settings: Settings, transactional_id: str) -> LibrdkafkaDeliv
 
 
 def _in_new_transaction(transactional_id: str, config: dict[str, Any]) -> Producer:
-    producers = TransactionalProducers(config, transactional_id, keep_warm=False)
-    producer = producers.take(Deadline(_INIT_SECONDS))
-    producers.close()
+    producer = TransactionalProducers(config, transactional_id).take(Deadline(_INIT_SECONDS))
     producer.begin_transaction()
     return producer
 

@@ -26,7 +26,7 @@ from kafka_source.errors import (
 )
 from kafka_source.runtime.deadline import Deadline, call_within
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.transactions.producer_pool import TransactionalProducers, cause_of
+from kafka_source.transactions.producers import TransactionalProducers, cause_of
 
 log = logging.getLogger(__name__)
 
@@ -241,5 +241,4 @@ def _one_try(producers: TransactionalProducers, work: Callable[[Transaction], T]
         raise
     finally:
         transaction.release()
-        producers.ended()
     return result

@@ -22,7 +22,7 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, Tw
 from kafka_source.sink.two_phase.open_transactions import list_open
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.open_transaction import OpenTransaction
-from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafka_source.transactions.producers import TransactionalProducers
 from kafkagroup.embedded import EmbeddedKafka, run_java
 
 TASKS = 3
@@ -138,8 +138,7 @@ def in_a_process(failpoint: str, *sink: Any, batches: tuple[int, ...]) -> int | 
 
 def take_over(servers: str, transactional_id: str) -> None:
     """What the coordinator does when a transaction runs out of time, and what another query with this id does."""
-    producers = TransactionalProducers({"bootstrap.servers": servers}, transactional_id, keep_warm=False)
-    producers.take(Wait(60))
+    TransactionalProducers({"bootstrap.servers": servers}, transactional_id).take(Wait(60))
 
 
 def set_transaction_version(kafka: EmbeddedKafka, level: int) -> None:

@@ -26,7 +26,7 @@ from kafka_source.errors import (
 from kafka_source.produce.records import Records
 from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, SinkTask, prepare
 from kafka_source.sink.writer import BatchWriter, batch_writer
-from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafka_source.transactions.producers import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support.records import CommittedReader, Topic, add_partitions
@@ -229,7 +229,7 @@ def test_f39_missing_rights_are_told_before_anything_is_written() -> None:
             closed.run(0)
         with pytest.raises(AuthenticationError, match=r"closed-0 .*TOPIC_AUTHORIZATION_FAILED.* rights .* topic"):
             Sink(own.bootstrap_servers, "closed", settings=settings, engine="native").run(0)
-        producers = TransactionalProducers(librdkafka_config(closed.settings), "closed", keep_warm=False)
+        producers = TransactionalProducers(librdkafka_config(closed.settings), "closed")
         # librdkafka tells it of the record or, on a busy machine, first of the transaction.
         told = r"(Producing to closed-0|Committing a transaction of closed) .*TOPIC_AUTHORIZATION_FAILED"
         with pytest.raises(AuthenticationError, match=told):

@@ -16,7 +16,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.produce.delivery import deliver
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions.offset_committer import TransactionalCommitter
-from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafka_source.transactions.producers import TransactionalProducers
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support.two_phase import as_records
 
@@ -43,9 +43,8 @@ def test_javas_settings_are_enough_to_write_and_to_begin_transactions(
     settings = Settings(secured.java_client_config("alice", mechanism))  # type: ignore[arg-type]
     with caplog.at_level(logging.DEBUG):
         assert deliver(settings, [RECORDS], engine) == 2
-        producers = TransactionalProducers(librdkafka_config(settings), f"login-{mechanism}", keep_warm=False)
+        producers = TransactionalProducers(librdkafka_config(settings), f"login-{mechanism}")
         producers.take(Deadline(60))
-        producers.close()
     assert PASSWORD not in caplog.text + "".join(capfd.readouterr())
 
 

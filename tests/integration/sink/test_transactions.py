@@ -15,13 +15,7 @@ from kafka.admin import KafkaAdminClient
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import (
-    AbortableError,
-    InvalidConfigurationError,
-    KafkaGroupError,
-    RetriableError,
-    error_for_code,
-)
+from kafka_source.errors import AbortableError, InvalidConfigurationError, RetriableError, error_for_code
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
@@ -68,7 +62,7 @@ def test_a_commit_that_no_broker_would_fence_is_never_sent(wrong: dict[str, obje
 def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("epochs", partitions=1)
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-    producers = TransactionalProducers({"bootstrap.servers": kafka.bootstrap_servers}, "epochs", keep_warm=False)
+    producers = TransactionalProducers({"bootstrap.servers": kafka.bootstrap_servers}, "epochs")
     epochs = []
 
     def work(transaction: Transaction) -> None:
@@ -77,7 +71,6 @@ def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: 
 
     for _ in range(3):
         run_transaction(producers, work, timeout=30)
-    producers.close()
     admin.close()
     assert len(set(epochs)) == 3
     assert epochs == sorted(epochs)
@@ -145,7 +138,6 @@ def test_each_category_of_error_in_the_demo_loop(
         assert (demo.tries, demo.rewinds) == ((2, 1) if seen == [b"a2", b"b2"] else (1, 0))
         assert visible(kafka.bootstrap_servers, sink, len(seen)) == seen
         assert committed(consumer, source, 1) == [offset]
-        demo.producers.close()
 
 
 def test_a_record_that_cannot_be_delivered_fails_the_transaction_with_its_name(
@@ -163,7 +155,6 @@ def test_a_record_that_cannot_be_delivered_fails_the_transaction_with_its_name(
     ):
         run_transaction(producers, work, timeout=30)
     assert visible(kafka.bootstrap_servers, name) == []
-    producers.close()
 
 
 def test_the_time_is_over_for_all_tries_together(kafka: EmbeddedKafka) -> None:
@@ -177,6 +168,3 @@ def test_the_time_is_over_for_all_tries_together(kafka: EmbeddedKafka) -> None:
     with pytest.raises(AbortableError):
         run_transaction(producers, work, timeout=10)
     assert len(tries) > 1
-    producers.close()
-    with pytest.raises(KafkaGroupError, match="closed"):
-        run_transaction(producers, work, timeout=2)
