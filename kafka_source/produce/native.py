@@ -89,9 +89,8 @@ class NativeTransactionalDelivery:
 
     def __init__(self, producer: NativeProducer, settings: Settings, transactional_id: str) -> None:
         client = producer.client
-        timeout_ms = transaction_timeout_ms(settings)
-        self.transaction = client.run(_opened(client, transactional_id, timeout_ms))
-        self._transaction = TaskTransaction(client, self.transaction, timeout_ms)
+        self.transaction = client.run(_opened(client, transactional_id, transaction_timeout_ms(settings)))
+        self._transaction = TaskTransaction(client, self.transaction)
         producer_settings = ProducerSettings.of(settings, transactional=True)
         accumulator = Accumulator(producer_settings, self._transaction.identity)
         self._sender = Sender(producer, producer_settings, accumulator, self._transaction)

@@ -34,7 +34,13 @@ from kafka_source.produce.native_producer import NativeProducer
 from kafka_source.produce.protocol import ProduceConnection
 from kafka_source.produce.records import Records
 from kafka_source.produce.settings import ProducerSettings
-from kafka_source.transactions.open_transaction import MARKER_PAUSES, OpenTransaction, end, initialise
+from kafka_source.transactions.open_transaction import (
+    FENCED_TIMEOUT_MS,
+    MARKER_PAUSES,
+    OpenTransaction,
+    end,
+    initialise,
+)
 
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
@@ -395,18 +401,16 @@ class TaskTransaction:
     Args:
         client: Client of the cluster that the sink writes to.
         transaction: From `initialise`.
-        timeout_ms: Time after which the coordinator aborts the transaction, in milliseconds.
 
     Attributes:
         opened: The transaction.
         identity: The producer id and epoch in its record batches.
     """
 
-    def __init__(self, client: KafkaClient, transaction: OpenTransaction, timeout_ms: int) -> None:
+    def __init__(self, client: KafkaClient, transaction: OpenTransaction) -> None:
         self.opened = transaction
         self.identity = ProducerIdentity(transaction.producer_id, transaction.epoch, transactional=True)
         self._client = client
-        self._timeout_ms = timeout_ms
 
     def add(self, partitions: set[TopicPartition], seconds: float) -> None:
         """Add partitions to the transaction, before the first record is sent to them (AddPartitionsToTxn).
@@ -430,11 +434,16 @@ class TaskTransaction:
     async def _give_up(self, deadline: Deadline) -> None:
         # Another attempt may have taken the id since. InitProducerId alone would abort that attempt's transaction,
         # while EndTxn is refused if the id has another epoch.
-        await end(self._client, self.opened, commit=False, deadline=deadline)
+        try:
+            await end(self._client, self.opened, commit=False, deadline=deadline)
+        except KafkaGroupError as error:
+            if error.code != ErrorCode.INVALID_TXN_STATE:  # The transaction has no partition yet.
+                raise
         if not self.opened.second_protocol:
-            # In the first protocol EndTxn keeps the epoch, so a late Produce request would open a transaction again.
+            # In the first protocol EndTxn keeps the epoch, so a late request would open a transaction again. This also
+            # shows later attempts that the id is free.
             name = self.opened.transactional_id
-            await initialise(self._client, name, self._timeout_ms, deadline, ended=self.opened)
+            await initialise(self._client, name, FENCED_TIMEOUT_MS, deadline, ended=self.opened)
 
     async def _add(self, partitions: set[TopicPartition], deadline: Deadline) -> None:
         name = self.opened.transactional_id

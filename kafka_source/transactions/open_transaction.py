@@ -51,6 +51,11 @@ MARKER_PAUSES = RetryPolicy(0.002, 0.1)
 """The pauses between requests that a coordinator refuses while it writes markers, or while it adds another partition.
 Both take milliseconds, far less than `retry.backoff.ms`."""
 
+FENCED_TIMEOUT_MS = 5_003
+"""The timeout of an id that a driver has fenced, or a failed attempt has given up. Tasks set other timeouts, so no task
+holds the epoch of such an id. A coordinator waits no longer than this timeout for the replicas of its own log. With a
+few milliseconds, a coordinator whose replicas are far away would answer COORDINATOR_NOT_AVAILABLE.
+"""
 
 _R = TypeVar("_R")
 

@@ -38,7 +38,6 @@ from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.two_phase.ledger import DecidedBatch, Decision, Ledger, LedgerState, homes_of
 from kafka_source.sink.two_phase.open_transactions import (
     EMPTY,
-    FENCED_TIMEOUT_MS,
     ONGOING,
     Described,
     describe,
@@ -48,7 +47,7 @@ from kafka_source.sink.two_phase.open_transactions import (
 )
 from kafka_source.sink.two_phase.visibility import wait_until_visible
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
-from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise, is_gone
+from kafka_source.transactions.open_transaction import FENCED_TIMEOUT_MS, OpenTransaction, end, initialise, is_gone
 
 log = logging.getLogger(__name__)
 

@@ -23,17 +23,11 @@ from kafka_source.kafka_client.messages.transaction import (
     DescribeTransactionsResponse,
     ListTransactionsRequest,
 )
-from kafka_source.transactions.open_transaction import OpenTransaction
+from kafka_source.transactions.open_transaction import FENCED_TIMEOUT_MS, OpenTransaction
 
 EMPTY = "Empty"
 ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
-
-FENCED_TIMEOUT_MS = 5_003
-"""The timeout of an id that a driver has fenced. Tasks set other timeouts, so no task holds the epoch of such an id. A
-coordinator waits no longer than this timeout for the replicas of its own log. With a few milliseconds, a coordinator
-whose replicas are far away would answer COORDINATOR_NOT_AVAILABLE.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from kafka_source.produce.records import Records
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import retry
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
-from kafka_source.sink.two_phase.open_transactions import EMPTY, FENCED_TIMEOUT_MS, ONGOING, describe
-from kafka_source.transactions.open_transaction import OpenTransaction, initialise, is_gone
+from kafka_source.sink.two_phase.open_transactions import EMPTY, ONGOING, describe
+from kafka_source.transactions.open_transaction import FENCED_TIMEOUT_MS, OpenTransaction, initialise, is_gone
 
 # The time limit of a task's requests about its own transaction and about the driver's transaction.
 _COORDINATOR_SECONDS = 60.0
@@ -144,24 +144,35 @@ async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, dead
 
     Raises:
         FencedError: The batch has ended. Without this check, the id of a committed transaction could look unused.
+        ApplicationRecoverableError: Other attempts use all ids of the task.
     """
-    while True:
+    used: dict[str, str] = {}
+    while len(used) < IDS_OF_TASK:
         turn = await initialise(client, task.turns, FENCED_TIMEOUT_MS, deadline)
         name = task.transactional_id(turn.epoch)
-        _, is_free = await asyncio.gather(
-            _check_undecided(client, task, epoch, deadline), _is_free(client, name, deadline)
+        _, state = await asyncio.gather(
+            _check_undecided(client, task, epoch, deadline), _state_in_use(client, name, deadline)
         )
-        if is_free:
+        if state is None:
             return name
+        used[name] = state
+    raise ApplicationRecoverableError(
+        f"Earlier attempts of task {task.partition} of the sink {task.prefix} use all of its transactional ids: "
+        f"{', '.join(f'{name} ({used[name]})' for name in sorted(used))}. They still run, or were killed before they "
+        "could abort their transactions; the logs of the executors show the reason. Nothing of this attempt is "
+        "written. Restart the query: its start aborts these transactions, and the batch is written again."
+    )
 
 
-async def _is_free(client: KafkaClient, transactional_id: str, deadline: Deadline) -> bool:
+async def _state_in_use(client: KafkaClient, transactional_id: str, deadline: Deadline) -> str | None:
+    """Return the state of an id that another attempt uses; None: no attempt uses the id."""
     try:
-        return not (await describe(client, transactional_id, deadline)).is_in_use
+        found = await describe(client, transactional_id, deadline)
     except KafkaGroupError as error:
         if is_gone(error):  # This id was never used.
-            return True
+            return None
         raise
+    return found.state if found.is_in_use else None
 
 
 def _has_to_write(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> bool:

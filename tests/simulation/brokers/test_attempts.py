@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_source.client_config import Settings
+from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.kafka_client.messages.transaction import InitProducerIdRequest
 from kafka_source.produce.records import Records
@@ -27,6 +29,39 @@ from tests.simulation.world import World  # noqa: E402
 
 EPOCHS = 32_767
 TURNS = st.integers(0, EPOCHS - 1)
+RECORDS = Records(pa.array([b'["a"]'], pa.binary()), None, "copies", None)
+
+
+class Brokers:
+    """Simulated brokers and the driver of a sink."""
+
+    def __init__(self, transaction_version: int, seed: int = 0) -> None:
+        self.world = World(seed)
+        self.cluster = Cluster(self.world, 3)
+        self.cluster.transaction_version = transaction_version
+        self.cluster.create_topic("copies", 1)
+        self.transactions = TransactionCoordinators(self.cluster, GroupCoordinators(self.cluster))
+        self.settings = Settings({"bootstrap.servers": self.cluster.bootstrap_servers})
+
+    def begin(self) -> DriverEpoch:
+        """Begin a batch."""
+
+        def work() -> DriverEpoch:
+            client = cached_client(self.settings)
+            return client.run(TwoPhaseCommit(client, "sink").begin(Deadline(30)))
+
+        begun = self.world.process("driver").call(work)
+        self.world.run(self.world.now + 60, done=lambda: begun.done)
+        return begun.result()
+
+    def prepare(self, epoch: DriverEpoch, task: int, batches: Iterable[Records] = (RECORDS,)) -> Prepared:
+        return prepare(self.settings, SinkTask("sink", "q", 0, task), epoch, batches)
+
+    def attempt(self, epoch: DriverEpoch, batches: Iterable[Records] = (RECORDS,)) -> Prepared:
+        """An attempt of a task, in a process of its own, to its end."""
+        attempt = self.world.process("worker").call(lambda: self.prepare(epoch, 0, batches))
+        self.world.run(self.world.now + 100, done=lambda: attempt.done)
+        return attempt.result()
 
 
 @given(TURNS, st.lists(st.integers(0, IDS_OF_TASK - 1), min_size=2, max_size=2, unique=True))
@@ -59,35 +94,61 @@ def test_attempts_that_are_alive_together_leave_each_others_transactions_alone(
     attempts: Sequence[tuple[int, float, int, float]], version: int, lost: float | None, seed: int
 ) -> None:
     """The coordinator may handle an InitProducerId after the request with which the client has replaced it."""
-    world = World(seed)
-    cluster = Cluster(world, 3)
-    cluster.transaction_version = version
-    cluster.create_topic("copies", 1)
-    transactions = TransactionCoordinators(cluster, GroupCoordinators(cluster))
-    settings = Settings({"bootstrap.servers": cluster.bootstrap_servers})
-    done: list[Prepared] = []
-
-    def begin() -> DriverEpoch:
-        client = cached_client(settings)
-        return client.run(TwoPhaseCommit(client, "sink").begin(Deadline(30)))
+    brokers = Brokers(version, seed)
+    world, done = brokers.world, list[Prepared]()
 
     def start(epoch: DriverEpoch, task: int, request: int, seconds: float) -> None:
         worker = world.process("worker")
         worker.before(InitProducerIdRequest.API_KEY, lambda: worker.freeze(seconds), skip=request)
-        records = Records(pa.array([b'["a"]'], pa.binary()), None, "copies", None)
-        worker.start(lambda: done.append(prepare(settings, SinkTask("sink", "q", 0, task), epoch, [records])))
+        worker.start(lambda: done.append(brokers.prepare(epoch, task)))
 
     with world.installed():
-        begun = world.process("driver").call(begin)
-        world.run(60, done=lambda: begun.done)
+        epoch = brokers.begin()
         for task, at, request, seconds in attempts:
-            world.after(at, lambda one=(task, request, seconds): start(begun.result(), *one))
+            world.after(at, lambda one=(task, request, seconds): start(epoch, *one))
         if lost is not None:
-            world.after(lost, lambda: cluster.lose_once(InitProducerIdRequest.API_KEY))
+            world.after(lost, lambda: brokers.cluster.lose_once(InitProducerIdRequest.API_KEY))
         world.run(world.now + 60, done=lambda: len(done) == len(attempts))
         world.run(world.now + 5)
     prepared = [one.transaction for one in done if one.transaction is not None]
     assert len({one.transactional_id for one in prepared}) == len(attempts)
     for one in prepared:
-        found = transactions.transactions[one.transactional_id]
+        found = brokers.transactions.transactions[one.transactional_id]
         assert (found.state, found.producer_id, found.epoch) == (ONGOING, one.producer_id, one.epoch)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("has_sent", [False, True])
+def test_an_attempt_that_fails_gives_its_id_back(version: int, has_sent: bool) -> None:
+    brokers = Brokers(version)
+
+    def fails() -> Iterator[Records]:
+        yield RECORDS
+        if has_sent:
+            brokers.world.sleep(1)
+            yield RECORDS
+        raise RuntimeError("bad row")
+
+    with brokers.world.installed():
+        epoch = brokers.begin()
+        for _ in range(2 * IDS_OF_TASK):
+            with pytest.raises(RuntimeError, match="bad row"):
+                brokers.attempt(epoch, fails())
+        assert (brokers.cluster.requests["Produce"] > 0) is has_sent
+        assert brokers.attempt(epoch).transaction is not None
+        assert brokers.world.now < 20
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_attempt_without_a_free_id_names_the_ids_and_who_begins_later_has_them(version: int) -> None:
+    brokers = Brokers(version)
+    with brokers.world.installed():
+        epoch = brokers.begin()
+        for _ in range(IDS_OF_TASK):
+            # As an attempt that is killed with its transaction open.
+            brokers.attempt(epoch)
+        before = brokers.cluster.requests["InitProducerId"]
+        with pytest.raises(ApplicationRecoverableError, match=r"sink-0-0 \(Ongoing\), .*sink-0-6 \(Ongoing\)"):
+            brokers.attempt(epoch)
+        assert brokers.cluster.requests["InitProducerId"] == before + IDS_OF_TASK
+        assert brokers.attempt(brokers.begin()).transaction is not None
