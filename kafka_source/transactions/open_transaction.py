@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import KafkaGroupError, RetriableError, UnknownOutcomeError
+from kafka_source.errors import KafkaGroupError, UnknownOutcomeError
 from kafka_source.kafka_client import (
     TRANSACTION,
     ConnectionLost,
@@ -194,8 +194,9 @@ async def end(
         The id's next transaction in the second protocol, whose EndTxn raises the epoch; None in the first protocol.
 
     Raises:
-        UnknownOutcomeError: The commit was sent, and the coordinator did not report its outcome in time.
-        KafkaGroupError: If `is_gone(error)`, the transaction no longer exists, or ended with the opposite outcome.
+        UnknownOutcomeError: The commit was sent, and the coordinator has not reported its outcome.
+        KafkaGroupError: If `is_gone(error)`, also of UnknownOutcomeError, the transaction no longer exists, or ended
+            with the opposite outcome.
     """
     name = transaction.transactional_id
     what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
@@ -231,13 +232,13 @@ async def end(
             min_version=oldest,
             on_lost=note_lost,
         )
-    except RetriableError as error:
+    except KafkaGroupError as error:
         if not (commit and unknown):
             raise
+        # A refusal, too, may be of a repeated request, when another process has taken the id after the commit.
         raise UnknownOutcomeError(
-            f"The coordinator did not answer in {deadline.seconds:.0f} s whether the transaction of {name}, epoch "
-            f"{transaction.epoch}, is committed ({error}). Start from the group's committed offsets or the last "
-            "durable position.",
+            f"The coordinator has not reported whether the transaction of {name}, epoch {transaction.epoch}, is "
+            f"committed ({error}). Start from the group's committed offsets or the last durable position.",
             code=error.code,
         ) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +12,15 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import FencedError, UnknownTopicError
+from kafka_source.errors import FencedError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.requests import fetch_entries
-from kafka_source.kafka_client import TRANSACTION, text_of_id
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, cached_client, text_of_id
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.transactions.offset_committer import FetchEntries, TransactionalCommitter
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
+from kafka_source.transactions.open_transaction import has_second_protocol, initialise, is_gone
 from tests.support.native import kernel
 
 # The simulated world has the native producer.
@@ -192,6 +195,38 @@ def test_an_end_whose_answer_is_lost_is_repeated_in_the_same_epoch(moves: bool, 
     brokers.play(commits)
     assert brokers.cluster.requests["EndTxn"] > 3
     assert brokers.cluster.requests["InitProducerId"] == 1
+
+
+def test_a_commit_whose_answer_is_lost_is_not_known_to_have_failed_where_another_one_takes_the_id(
+    brokers: Brokers,
+) -> None:
+    end = brokers.cluster.handlers[EndTxnRequest]
+
+    def handle_silently(broker: Broker, request: Any, _: Reply) -> None:
+        brokers.cluster.handlers[EndTxnRequest] = end
+        end(broker, request, lambda _: None)
+        brokers.world.after(1.0, lambda: brokers.world.process("another program").start(take_id))
+
+    def take_id() -> None:
+        brokers.committer()
+        brokers.settle()
+        brokers.forget_connections()
+
+    async def commit(client: KafkaClient) -> None:
+        opened = await initialise(client, NAME, 60_000, Deadline(30))
+        opened = replace(opened, second_protocol=await has_second_protocol(client, NAME, Deadline(30)))
+        await commit_in(client, opened, [GroupOffsets(MEMBER, {TP: CommitOffset(5)})], Deadline(30))
+
+    def commits() -> None:
+        brokers.cluster.handlers[EndTxnRequest] = handle_silently
+        client = cached_client(Settings({"bootstrap.servers": brokers.cluster.bootstrap_servers}))
+        with pytest.raises(UnknownOutcomeError, match="PRODUCER_FENCED") as unknown:
+            client.run(commit(client))
+        # The sink's driver distinguishes lost transactions by this.
+        assert is_gone(unknown.value)
+        assert brokers.committed() == 5
+
+    brokers.play(commits)
 
 
 def test_the_protocol_is_chosen_for_each_commit() -> None:
