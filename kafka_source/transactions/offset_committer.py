@@ -25,6 +25,7 @@ from kafka_source.errors import (
     ApplicationRecoverableError,
     FencedError,
     InvalidConfigurationError,
+    KafkaGroupError,
     RetriableError,
     UnknownTopicError,
 )
@@ -256,8 +257,9 @@ class TransactionalCommitter:
     async def _next_transaction(self, deadline: Deadline) -> OpenTransaction:
         ready, self._ready = self._ready, None
         if ready is not None:
-            with contextlib.suppress(RetriableError):
-                # The initialisation began before the commit, so its deadline is earlier.
+            # The cause of an error from before the commit may have ended. The initialisation began before the commit,
+            # so its deadline is earlier.
+            with contextlib.suppress(KafkaGroupError if ready.done() else RetriableError):
                 return await asyncio.wrap_future(ready)
         return await self._initialise(deadline)
 

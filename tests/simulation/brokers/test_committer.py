@@ -12,7 +12,7 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import FencedError, UnknownOutcomeError, UnknownTopicError
+from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, cached_client, text_of_id
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
@@ -433,5 +433,32 @@ def test_a_coordinator_that_moves_between_the_requests_ends_the_transaction() ->
             brokers.commit(committer, offset)
             brokers.settle()
             assert brokers.committed() == offset
+
+    brokers.play(commits)
+
+
+def test_a_commit_does_not_fail_with_the_error_of_an_initialisation_that_is_over(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator is missing for 45 s when the committer begins, and is there long before the first commit."""
+
+    def commits() -> None:
+        monkeypatch.setattr(brokers.cluster, "coordinator", lambda *_: -1)
+        committer = brokers.committer()
+        brokers.world.sleep(45)
+        monkeypatch.undo()
+        brokers.world.sleep(600)
+        brokers.commit(committer, 5)
+        brokers.settle()
+
+
+def test_a_commit_waits_for_a_missing_coordinator_as_long_as_its_initialisation_in_the_background(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commits() -> None:
+        monkeypatch.setattr(brokers.cluster, "coordinator", lambda *_: -1)
+        with pytest.raises(InvalidConfigurationError, match="COORDINATOR_NOT_AVAILABLE"):
+            brokers.commit(brokers.committer(), 5)
+        assert brokers.world.now < 35
 
     brokers.play(commits)
