@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 import time
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.produce.delivery_errors import delivery_error
 from kafka_source.produce.records import Records
 from kafka_source.produce.settings import ProducerSettings
+from kafka_source.runtime.retry import RANDOM
 
 # The last field of a record batch's header (`DefaultRecordBatch.RECORDS_COUNT_OFFSET`).
 _COUNT, _COUNT_AT = struct.Struct(">i"), 57
@@ -63,7 +63,7 @@ class Accumulator:
             level=settings.level,
             batch_bytes=settings.batch_bytes,
             record_bytes=settings.record_bytes,
-            sticky=random.getrandbits(31),
+            sticky=RANDOM.getrandbits(31),
         )
         self._encoder.identify(identity.producer_id, identity.epoch, transactional=identity.transactional)
 

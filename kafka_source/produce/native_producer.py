@@ -14,12 +14,11 @@ from kafka_source.kafka_client.messages.transaction import InitProducerIdRequest
 from kafka_source.produce.accumulator import NO_IDENTITY, Accumulator, ProducerIdentity
 from kafka_source.produce.protocol import ProduceConnection
 from kafka_source.produce.settings import ProducerSettings
+from kafka_source.transactions.open_transaction import INIT_VERSION
 
 CONTROL_SECONDS = 60.0
 """Limit for requests that open a producer or a transaction, in seconds."""
 
-# The first version of the transaction protocol: see `transactions.open_transaction`.
-_INIT_VERSION = 4
 _NO_TIMEOUT_MS = 2**31 - 1
 
 
@@ -104,7 +103,7 @@ class NativeProducer:
         async def ask() -> ProducerIdentity:
             connection = await client.any_connection(deadline)
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS)
-            answer = await connection.send(request, deadline.left, _INIT_VERSION)
+            answer = await connection.send(request, deadline.left, INIT_VERSION)
             if answer.error_code:
                 raise error_for_code(answer.error_code, "Asking for a producer id failed")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)

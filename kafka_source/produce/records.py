@@ -42,7 +42,7 @@ class Records:
 
     def sizes(self) -> list[int]:
         """Return the approximate size of each record in a record batch, in bytes."""
-        pc = _compute()
+        pc = compute()
         sizes = pc.fill_null(pc.binary_length(self.values), 0)
         if self.keys is not None:
             sizes = pc.add(sizes, pc.fill_null(pc.binary_length(self.keys), 0))
@@ -51,7 +51,7 @@ class Records:
 
     def last_partition(self) -> int:
         """Return the highest partition that a record names; -1: no record names a partition."""
-        last = None if self.partitions is None else _compute().max(self.partitions).as_py()
+        last = None if self.partitions is None else compute().max(self.partitions).as_py()
         return -1 if last is None else int(last)
 
     def by_topic(self) -> Iterator[tuple[str, Records]]:
@@ -61,7 +61,7 @@ class Records:
             return
         topics = self.topics.unique().to_pylist()
         for topic in topics:
-            of_topic = self if len(topics) == 1 else self._where(_compute().equal(self.topics, topic))
+            of_topic = self if len(topics) == 1 else self._where(compute().equal(self.topics, topic))
             yield topic, of_topic
 
     def _where(self, mask: pa.Array) -> Records:
@@ -75,8 +75,8 @@ class Records:
         return Records(change(self.values), part(self.keys), topics, part(self.partitions), part(self.headers))
 
 
-def _compute() -> Any:
-    # Imported here, because this import takes 50 ms in each Python worker, and most sinks do not need the module.
+def compute() -> Any:
+    """Return pyarrow.compute, whose import takes 50 ms in each Python worker; most sinks do not need the module."""
     import pyarrow.compute
 
     return pyarrow.compute

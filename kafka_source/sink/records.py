@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.kinds import DecodedColumn
-from kafka_source.produce.records import HEADERS, Records
+from kafka_source.produce.records import HEADERS, Records, compute
 
 # Spark 4.0 passes a stream's rows to the sink one by one.
 _ROWS_AT_ONCE = 1000
@@ -126,7 +126,7 @@ def _topics(topics: pa.Array | None) -> pa.Array:
 def _partitions(partitions: pa.Array | None) -> pa.Array | None:
     if partitions is None or partitions.null_count == len(partitions):
         return None
-    smallest = _compute().min(partitions).as_py()
+    smallest = compute().min(partitions).as_py()
     if smallest < 0:
         raise InvalidConfigurationError(
             f"Column partition holds {smallest}; it takes a number from 0 up, or null to let the partitioner choose."
@@ -137,16 +137,9 @@ def _partitions(partitions: pa.Array | None) -> pa.Array | None:
 def _checked_headers(headers: pa.Array | None) -> pa.Array | None:
     if headers is None or headers.null_count == len(headers):
         return None
-    if _compute().struct_field(headers.flatten(), "key").null_count:
+    if compute().struct_field(headers.flatten(), "key").null_count:
         raise InvalidConfigurationError("Column headers holds a header without a key; Kafka requires one.")
     return headers
-
-
-def _compute() -> Any:
-    # Imported here, because the import takes 50 ms in each Python worker, and most sinks do not need the module.
-    import pyarrow.compute
-
-    return pyarrow.compute
 
 
 # The names of types in Spark's SQL.

@@ -28,8 +28,8 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, EndTxnResponse, InitProducerIdRequest
 from kafka_source.runtime.retry import RetryPolicy
 
-# Every broker since 2.8 has this version.
-_INIT_VERSION = 4
+INIT_VERSION = 4
+"""The version of InitProducerId, which every broker since 2.8 has."""
 # A repeated request must have the version of the first request, even after a restart, because versions 4 and 5 answer a
 # repeated commit differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
 _END_VERSION, _SECOND_END_VERSION = 3, 5
@@ -126,7 +126,7 @@ async def initialise(
         )
         try:
             answer = await after_markers(
-                lambda: to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION),
+                lambda: to_coordinator(client, TRANSACTION, transactional_id, request, deadline, INIT_VERSION),
                 lambda answer: answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS,
                 deadline,
             )
