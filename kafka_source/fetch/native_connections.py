@@ -89,8 +89,13 @@ class NativeConnections:
 
     @property
     def cluster(self) -> Snapshot:
-        """The last metadata of this process: brokers and partition leaders."""
+        """The last metadata of this process: brokers and partition leaders; empty after a rebootstrap."""
         return self._client.known
+
+    @property
+    def was_reached(self) -> bool:
+        """Whether the cluster has ever answered this process."""
+        return self._client.cluster_id is not None
 
     def check_cluster(self, expected: str | None) -> None:
         """Raise InvalidConfigurationError if the last metadata came from a different cluster."""
@@ -107,8 +112,8 @@ class NativeConnections:
 
     def refresh(self, topics: set[str], *, another: bool, seconds: float) -> None:
         """Fetch the metadata of these topics again; with `another`, not from the broker that sent the last metadata."""
-        client, deadline = self._client, Deadline(min(_CONTROL_SECONDS, seconds))
-        client.run(client.metadata(topics, deadline, another=another))
+        client = self._client
+        client.run(client.metadata(topics, Deadline(seconds), another=another))
 
     def connection(self, node: int, *, read_committed: bool, seconds: float) -> FetchConnection:
         """Lend a broker's idle connection until `keep`, or open one within `seconds`.

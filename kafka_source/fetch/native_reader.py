@@ -47,6 +47,7 @@ _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = RetryPolicy(0.05, 1.0)
 _MAX_WAIT = 1.0
 _LAST_LOOK_SECONDS = 2.0
+_LOOKUP_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -152,12 +153,15 @@ class NativeReader:
                 part.exclude_time(time.monotonic() - given_at)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        self._find_leaders(refresh=not self._knows_topics())
+        if self._knows_topics():
+            self._find_leaders()
+        else:
+            self._look_up_leaders()
         while self._parts:
             unplaced = self._without_broker()
             self._check_patience(unplaced)
             if unplaced and time.monotonic() >= min(part.look_again_at for part in unplaced):
-                self._find_leaders(refresh=True)
+                self._look_up_leaders()
             self._send_requests()
             began = time.monotonic()
             node = self._next_answer()
@@ -573,18 +577,28 @@ class NativeReader:
             return False
         return 0 <= found.leader_epoch < max(part.epoch, part.whole.epoch, part.read_epoch)
 
-    def _find_leaders(self, *, refresh: bool) -> None:
-        if refresh:
-            # If a log ends too early, or a topic or leader is missing, the broker that answered may be cut off.
-            is_doubtful = any(part.short_since is not None for part in self._without_broker())
-            try:
-                self._engine.refresh(self._topics, another=is_doubtful, seconds=self._patience(self._parts.values()))
-            except RetriableError as problem:
-                if self._engine.cluster.cluster_id is None:
-                    raise  # This process has never reached the cluster.
-                # All brokers may be moving to new addresses, and the ranges have their own time limit.
-                self._problem = str(problem)
-                self._check_patience(self._without_broker())
+    def _look_up_leaders(self) -> None:
+        """Fetch the metadata, and find the leaders in it; without metadata, try again after a pause."""
+        # If a log ends too early, or a topic or leader is missing, the broker that answered may be cut off.
+        is_doubtful = any(part.short_since is not None for part in self._without_broker())
+        seconds = min(_LOOKUP_SECONDS, self._patience(self._parts.values()))
+        try:
+            self._engine.refresh(self._topics, another=is_doubtful, seconds=seconds)
+        except RetriableError as problem:
+            if not self._engine.was_reached:
+                raise
+            # All brokers may be moving to new addresses, and the ranges have their own time limit. Meanwhile no broker
+            # tells the end of a log, and after a rebootstrap the known metadata are empty.
+            self._problem = str(problem)
+            for part in self._without_broker():
+                part.short_since = None
+        else:
+            self._find_leaders()
+        for part in self._without_broker():
+            part.back_off()
+
+    def _find_leaders(self) -> None:
+        """Continue each partition without a broker at the leader that the metadata name."""
         self._engine.check_cluster(self._request.cluster)
         cluster = self._engine.cluster
         topics = {name: cluster.topics.get(name) for name in self._topics}
@@ -613,9 +627,6 @@ class NativeReader:
                 self._continue_at_leader(part, partition)
                 if part.left <= 0:
                     del self._parts[tp]
-        if refresh:
-            for part in self._without_broker():
-                part.back_off()
 
 
 def _place(error: kernel.RecordsError) -> dict[str, Any]:

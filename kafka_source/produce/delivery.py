@@ -161,7 +161,7 @@ def check_topic(settings: Settings, topic: str) -> None:
     except UnknownTopicError:
         raise
     except RetriableError as error:
-        if isinstance(error, BootstrapError) and not client.known.brokers:
+        if isinstance(error, BootstrapError) and client.cluster_id is None:
             raise
         log.info("topic=%s: its brokers do not answer: %s", topic, error)
 

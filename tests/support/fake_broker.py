@@ -183,6 +183,7 @@ class FakeBroker:
         on_written: Called after that; may raise Silence.
         produces: When each produce request came, on which connection, of which partitions.
         in_vain: How many fetches are answered without anything yet, as a throttling broker does.
+        is_away: Whether it ends each connection in place of an answer.
         throttle_ms: Of each answer to a fetch or produce request, or for a coordinator.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         fetched_topics: What each fetch named its topics by: names or ids.
@@ -206,6 +207,7 @@ class FakeBroker:
         self.topic_error = 0
         self.ends_of_epochs: dict[int, int] = {}
         self.session_ms = 0
+        self.is_away = False
         self.throttle_ms = 0
         self.in_vain = 0
         self.on_fetch: Callable[[FetchRequest], None] = lambda _: None
@@ -280,6 +282,8 @@ class FakeBroker:
         with contextlib.suppress(OSError, Silence), connection, connection.makefile("rb") as stream:
             while header := stream.read(4):
                 payload = stream.read(struct.unpack(">i", header)[0])
+                if self.is_away:
+                    raise Silence
                 key, version, correlation_id = struct.unpack_from(">hhi", payload)
                 if (key, version) == (ApiVersionsRequest.API_KEY, WITH_IDENTITY):
                     self.meant.append(identity_of(payload))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest as FetchMessage
+from kafka.protocol.metadata import MetadataRequest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     AuthenticationError,
+    BootstrapError,
     CorruptRecordsError,
     DataLossError,
     RetriableError,
@@ -33,12 +36,12 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.quota.account import Grant
 from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
-from tests.support.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition, Silence
 from tests.support.native import kernel
 
 kernel()
 
-from kafka_source.fetch import protocol  # noqa: E402
+from kafka_source.fetch import native_reader, protocol  # noqa: E402
 from kafka_source.fetch.native_reader import NativeEngine  # noqa: E402
 
 UNKNOWN_SERVER_ERROR, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED = -1, 6, 29
@@ -135,6 +138,64 @@ def test_trouble_inside_a_broker_that_does_not_pass_is_told_in_the_end(broker, o
     problem = rf"{TOPIC}-0 at offset 0; the last problem was: .*{TOPIC}-0 .*UNKNOWN_SERVER_ERROR"
     with pytest.raises(RetriableError, match=problem):
         read(engine(broker), request(Range(TOPIC, 0, 0, 10), timeout_ms=700))
+
+
+@pytest.mark.parametrize("by_name", [False, True], ids=["during a read", "before the ids are compared"])
+def test_a_task_waits_for_brokers_that_are_away(broker, monkeypatch, by_name):
+    """They are away for longer than a lookup of leaders takes, and a client that rebootstraps knows no topic."""
+    monkeypatch.setattr(native_reader, "_LOOKUP_SECONDS", 0.3)
+    broker.partitions = {0: filled(2)}
+    if by_name:
+        broker.answer(FetchMessage, 12)
+
+    def leave(_: object) -> None:
+        if len(broker.fetches) == 2:
+            broker.is_away = True
+            threading.Timer(2.0, setattr, (broker, "is_away", False)).start()
+            if not by_name:
+                raise Silence
+
+    broker.on_fetch = leave
+    asked = request(Range(TOPIC, 0, 0, 20), topics={TOPIC: id_text(broker)}, loss_patience_ms=100)
+    assert read(engine(broker), asked) == {0: list(range(20))}
+
+
+def test_the_time_while_brokers_are_away_tells_nothing_of_a_topic(broker, monkeypatch):
+    """A broker that has just started may lack a topic for a moment, before they were away and after that, too."""
+    monkeypatch.setattr(native_reader, "_LOOKUP_SECONDS", 0.3)
+    log, lacks = {0: filled(2)}, [False, True, True, False]
+
+    def describe(asked: Any, connection: int) -> Any:
+        # The first request of a connection to an address of `bootstrap.servers` names no topic.
+        if asked.topics:
+            broker.partitions = {} if lacks.pop(0) else log
+            if len(lacks) == 2:
+                broker.is_away = True
+                threading.Timer(1.0, setattr, (broker, "is_away", False)).start()
+        return broker._metadata(asked, connection)
+
+    broker.answer(MetadataRequest, 13, describe)
+    broker.fetch_errors = [NOT_LEADER]
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 20), loss_patience_ms=500)) == {0: list(range(20))}
+    assert not lacks
+
+
+def test_brokers_that_stay_away_are_told_in_the_end(broker, monkeypatch):
+    monkeypatch.setattr(native_reader, "_LOOKUP_SECONDS", 0.3)
+    broker.partitions = {0: filled(1)}
+    reader = engine(broker)
+    assert read(reader, request(Range(TOPIC, 0, 0, 10))) == {0: list(range(10))}
+    broker.is_away = True
+    with pytest.raises(RetriableError, match=r"within 1500 ms .* the last problem was: No broker of kafka.bootstrap"):
+        read(reader, request(Range(TOPIC, 0, 0, 10), timeout_ms=1500, loss_patience_ms=100))
+
+
+def test_brokers_that_never_answered_are_an_error_soon(broker):
+    broker.is_away = True
+    began = time.monotonic()
+    with pytest.raises(BootstrapError):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 10)))
+    assert time.monotonic() - began < 10
 
 
 def test_a_fetch_that_the_brokers_refuse_is_an_error_at_once(broker):

@@ -16,11 +16,13 @@ from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
     AuthenticationError,
+    BootstrapError,
     DeliveryError,
     FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
 )
+from kafka_source.produce import delivery
 from kafka_source.produce.delivery import deliver, writes_native
 from kafka_source.produce.delivery_errors import delivery_error
 from kafka_source.produce.records import HEADERS, Records
@@ -277,3 +279,18 @@ def test_a_record_that_is_refused_has_the_category_of_its_code(code: int, kind: 
     assert error.code == code
     assert f"{TOPIC}-1" in str(error)
     assert "the reason" in str(error)
+
+
+def test_brokers_that_answered_earlier_do_not_fail_the_check_of_a_topic(broker, monkeypatch):
+    """A client that rebootstraps knows no broker then; the delivery has its own time limit."""
+    monkeypatch.setattr(delivery, "_TOPIC_SECONDS", 0.3)
+    monkeypatch.setattr(delivery, "_REACH_SECONDS", 0.3)
+    given = settings(broker)
+    broker.is_away = True
+    with pytest.raises(BootstrapError):
+        delivery.check_topic(given, TOPIC)
+    broker.is_away = False
+    delivery.check_topic(given, TOPIC)
+    broker.is_away = True
+    for _ in range(2):
+        delivery.check_topic(given, "another")
