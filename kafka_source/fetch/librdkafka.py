@@ -48,6 +48,7 @@ class Rows:
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._columns = columns
         self._schema = arrow_schema(columns)
+        self._reads_headers = any(column.name == "headers" for column in columns)
         self.bytes = 0
         self.since = time.monotonic()
         self._messages: list[Message] = []
@@ -56,16 +57,21 @@ class Rows:
         return len(self._messages)
 
     def add(self, message: Message) -> None:
-        """Add a message, and the size of its value to `bytes`."""
+        """Add a message, and its size to `bytes`.
+
+        Raises:
+            UnreadableRecordError: The batch has headers, and the key of a header is not UTF-8.
+        """
         self._messages.append(message)
-        self.bytes += len(message)
+        self.bytes += _size(message)
+        if self._reads_headers:
+            self.bytes += sum(len(key) + len(value or b"") for key, value in _headers(message) or ())
 
     def drain(self) -> pa.RecordBatch:
         """Return the record batch and begin the next.
 
         Raises:
-            UnreadableRecordError: A text column or the key of a header is not UTF-8, or a timestamp is outside of
-                Spark's range.
+            UnreadableRecordError: A text column is not UTF-8, or a timestamp is outside of Spark's range.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -73,6 +79,11 @@ class Rows:
         arrays = [_array(column, field, messages) for column, field in zip(self._columns, self._schema, strict=True)]
         nullable = pa.schema([field.with_nullable(True) for field in self._schema])
         return conform(pa.RecordBatch.from_arrays(arrays, schema=nullable), self._schema)
+
+
+def _size(message: Message) -> int:
+    """Return the size of key and value in bytes. Reading headers is slow, so only a batch with headers counts them."""
+    return len(message.key() or b"") + len(message)
 
 
 def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array:
@@ -98,17 +109,18 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
 
 
 # If the key of a header is no text, confluent-kafka returns a list without this header and also sets an error. Fast
-# calls of CPython from 3.11 on do not check for the error, and the process crashes. A call from C checks for it.
+# calls of CPython from 3.11 on do not check for the error, and the process crashes. A call from C checks for it. Only
+# the first call for a message sets the error.
 _headers_of = methodcaller("headers")
 
 
-def _headers(message: Message) -> list[dict[str, Any]] | None:
+def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
     try:
-        headers = _headers_of(message)
+        headers: list[tuple[str, bytes | None]] | None = _headers_of(message)
     except (UnicodeDecodeError, SystemError):
         reason = "the key of a header is no UTF-8 text; do not request the column headers, or set engine to native"
         raise _unreadable(message, reason) from None
-    return None if headers is None else [{"key": key, "value": value} for key, value in list(headers)]
+    return headers
 
 
 def _times(messages: list[Message], *, lenient: bool) -> pa.Array:
@@ -463,7 +475,7 @@ class _LibrdkafkaReader:
         sizes: dict[TopicPartition, list[int]] = {}
         for message in messages:
             if message.error() is None:
-                sizes.setdefault(_partition(message), []).append(len(message))
+                sizes.setdefault(_partition(message), []).append(_size(message))
         for tp, each in sizes.items():
             size = self._meter.on_the_wire(sum(each), len(each))
             self._engine.record_bytes[tp.topic] = size / len(each)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# A record's bytes in a batch without its value: lengths, offset, timestamp.
+# A record's bytes in a batch without its key, value and headers: lengths, offset, timestamp.
 _RECORD_BYTES = 10
 # The largest change of the ratio in a second, because some received messages are not yet consumed.
 _MAX_CHANGE = 2.0
@@ -24,9 +24,9 @@ class WireMeter:
         self._counted = self._uncounted = 0.0
         self._throttle = 0.0
 
-    def on_the_wire(self, value_bytes: float, records: int) -> float:
-        """Return the estimated bytes of records on the wire."""
-        return (value_bytes + records * _RECORD_BYTES) * self._ratio
+    def on_the_wire(self, message_bytes: float, records: int) -> float:
+        """Return the estimated bytes of records on the wire, given the bytes of their keys and values."""
+        return (message_bytes + records * _RECORD_BYTES) * self._ratio
 
     def count(self, size: float) -> float:
         """Return the bytes to count for these messages: their size on the wire, corrected by the last statistics."""

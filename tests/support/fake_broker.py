@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,11 +63,20 @@ VERSIONS = {
 }
 
 
-def batch(base: int, records: int, *, leader_epoch: int = 0, value: bytes = b"value", codec: int = 0) -> bytes:
+def batch(
+    base: int,
+    records: int,
+    *,
+    leader_epoch: int = 0,
+    key: bytes | None = None,
+    value: bytes | None = b"value",
+    headers: Sequence[tuple[str, bytes | None]] = (),
+    codec: int = 0,
+) -> bytes:
     """A record batch as a broker stores it."""
     builder = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1 << 24)
     for number in range(records):
-        builder.append(number, 0, None, value, [])
+        builder.append(number, 0, key, value, headers)
     built = bytearray(builder.build())
     # The checksum covers neither of the two.
     struct.pack_into(">q", built, 0, base)

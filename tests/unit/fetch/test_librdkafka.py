@@ -94,6 +94,29 @@ def test_a_reader_keeps_to_its_quota(broker, records, size):
     assert pacer.delay > 1
 
 
+@pytest.mark.parametrize(
+    "record", [{"key": b"k" * 1000}, {"value": b"v" * 1000}, {"headers": [("h", b"h" * 999), ("n", None)]}], ids="".join
+)
+def test_keys_values_and_headers_count_for_the_size_of_a_batch(broker, record):
+    broker.partitions = {0: Partition()}
+    broker.partitions[0].add(100, **{"value": None, **record})
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    columns = tuple(map(Column, ("offset", "key", "value", "headers")))
+    asked = replace(request((Range(TOPIC, 0, 0, 100),)), columns=columns, batch_bytes=10_000)
+    batches = list(engine.read(asked))
+    assert [batch.num_rows for batch in batches] == [10] * 10
+    headers = [(one["key"], one["value"]) for one in batches[0].column("headers")[0].as_py() or ()]
+    assert headers == record.get("headers", [])
+
+
+def test_keys_count_for_the_quota(broker):
+    broker.partitions = {0: Partition()}
+    broker.partitions[0].add(100, key=b"k" * 1000, value=None)
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    assert len(read(engine, (Range(TOPIC, 0, 0, 100),), pacer=pacer_of(1e6))) == 100
+    assert engine.record_bytes[TOPIC] >= 1000
+
+
 @pytest.mark.parametrize("fetches", [3, 1000], ids=["passes", "does not pass"])
 def test_trouble_inside_a_broker_may_pass(broker, fetches):
     broker.partitions = {0: Partition(error=UNKNOWN_SERVER_ERROR)}
