@@ -213,7 +213,8 @@ class LibrdkafkaEngine:
         self._settings = settings
         self._idle: dict[_Kind, Client] = {}
         self._closed = False
-        # The last problem that the client reported, for the error of a timeout.
+        # The last problem since the last records, for the error of a timeout. A consumer that serves many tasks reports
+        # problems to the engine, so each task resets it.
         self.last_problem = ""
         self._topic_unknown = False
         self.shaken = True
@@ -489,7 +490,8 @@ class _LibrdkafkaReader:
         return throttle
 
     def _wait_anew(self) -> None:
-        """Begin the time limit for the next records."""
+        """Begin the time limit for the next records; an error names a problem that came after this."""
+        self._engine.last_problem = ""
         self._overdue_at = time.monotonic() + self._request.timeout_ms / 1000
 
     def _take(self, message: Message) -> None:

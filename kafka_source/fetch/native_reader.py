@@ -68,6 +68,7 @@ class _Part:
         waits_since: Start of the wait for records, moved by the time in which no broker could send records.
         failures: Number of failures in a row since the partition last returned records; the back-off grows with it.
         look_again_at: Time to look up the leader, if `node` is None.
+        problem: The last problem since the partition's last response, for the error of a timeout.
     """
 
     whole: Range
@@ -83,6 +84,7 @@ class _Part:
     waits_since: float = field(default_factory=time.monotonic)
     failures: int = 0
     look_again_at: float = 0.0
+    problem: str = ""
 
     @property
     def left(self) -> int:
@@ -137,7 +139,6 @@ class NativeReader:
             batch_rows=request.batch_rows,
             batch_bytes=request.batch_bytes,
         )
-        self._problem = ""
         # Whether a broker has sent records by topic name. A topic that is created again has the same name.
         self._by_name = False
         self._paced_until = 0.0
@@ -328,7 +329,7 @@ class NativeReader:
         if not late:
             return
         where = ", ".join(f"{part.name} at offset {part.asked}" for part in late[:5])
-        problem = f"; the last problem was: {self._problem}" if self._problem else ""
+        problem = next((f"; the last problem was: {part.problem}" for part in late if part.problem), "")
         raise RetriableError(
             f"No records came within {self._request.timeout_ms} ms (kafkaConsumer.pollTimeoutMs) for {where}{problem}"
         )
@@ -348,6 +349,7 @@ class NativeReader:
             part = self._parts.get(TopicPartition(fetched.topic, fetched.partition))
             if part is None or part.node is None:
                 continue
+            part.problem = ""
             if fetched.error:
                 self._handle_error(part, fetched.error)
             elif fetched.begin < fetched.end:
@@ -459,7 +461,7 @@ class NativeReader:
         """
         if isinstance(problem, InvalidConfigurationError):
             raise problem
-        self._problem = str(problem)
+        part.problem = str(problem)
         part.leader_only |= part.follower
         part.node, part.follower = None, False
         part.back_off()
@@ -589,9 +591,8 @@ class NativeReader:
                 raise
             # All brokers may be moving to new addresses, and the ranges have their own time limit. Meanwhile no broker
             # tells the end of a log, and after a rebootstrap the known metadata are empty.
-            self._problem = str(problem)
             for part in self._without_broker():
-                part.short_since = None
+                part.problem, part.short_since = str(problem), None
         else:
             self._find_leaders()
         for part in self._without_broker():
@@ -621,7 +622,7 @@ class NativeReader:
                     del self._parts[tp]
             elif topic is not None and part.node is None and partition.leader >= 0:
                 if self._is_outdated(topic, part) and part.short_for() <= self._request.loss_patience:
-                    self._problem = f"A broker that is cut off names an older leader of {part.name} than the plan."
+                    part.problem = f"A broker that is cut off names an older leader of {part.name} than the plan."
                     continue
                 part.topic_id = topic.topic_id
                 self._continue_at_leader(part, partition)

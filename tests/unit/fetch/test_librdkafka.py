@@ -137,6 +137,26 @@ def test_trouble_inside_a_broker_may_pass(broker, fetches):
         read(engine, ranges, timeout_ms=2_000)
 
 
+@pytest.mark.parametrize("begin", [0, 10], ids=["of the same task", "of another task"])
+def test_a_problem_that_has_passed_is_not_told(broker, begin):
+    broker.partitions = {0: Partition(error=UNKNOWN_SERVER_ERROR)}
+    broker.partitions[0].add(10)
+
+    def recover(_):
+        if len(broker.fetches) == 2:
+            broker.partitions[0].error = 0
+
+    broker.on_fetch = recover
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "fetch.error.backoff.ms": "50"}
+    engine, how = LibrdkafkaEngine(Settings(settings)), {"read_committed": True, "timeout_ms": 2_000}
+    if begin:
+        assert len(read(engine, (Range(TOPIC, 0, 0, 10),), **how)) == 10
+    broker.partitions[0].add(10)
+    broker.partitions[0].held_back = 10
+    with pytest.raises(RetriableError, match=rf"{TOPIC}-0 at offset 10$"):
+        read(engine, (Range(TOPIC, 0, begin, 20),), **how)
+
+
 def test_a_fetch_that_the_brokers_refuse_is_an_error_at_once(broker):
     broker.partitions = {0: Partition(error=TOPIC_AUTHORIZATION_FAILED, end=10)}
     engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))

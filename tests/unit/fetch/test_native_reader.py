@@ -140,6 +140,22 @@ def test_trouble_inside_a_broker_that_does_not_pass_is_told_in_the_end(broker, o
         read(engine(broker), request(Range(TOPIC, 0, 0, 10), timeout_ms=700))
 
 
+@pytest.mark.parametrize("begin", [0, 10], ids=["after it records came", "after it an answer came"])
+def test_a_problem_that_has_passed_is_not_told(broker, begin):
+    broker.partitions = {0: filled(2)}
+    broker.partitions[0].held_back = 10
+    broker.partitions[0].error = UNKNOWN_SERVER_ERROR
+
+    def recover(_: object) -> None:
+        if len(broker.fetches) == 2:
+            broker.partitions[0].error = 0
+
+    broker.on_fetch = recover
+    asked = replace(request(Range(TOPIC, 0, begin, 20), timeout_ms=1500), read_committed=True)
+    with pytest.raises(RetriableError, match=rf"{TOPIC}-0 at offset 10$"):
+        read(engine(broker), asked)
+
+
 @pytest.mark.parametrize("by_name", [False, True], ids=["during a read", "before the ids are compared"])
 def test_a_task_waits_for_brokers_that_are_away(broker, monkeypatch, by_name):
     """They are away for longer than a lookup of leaders takes, and a client that rebootstraps knows no topic."""
