@@ -250,7 +250,7 @@ class NativeReader:
 
     def _send(self, node: int, parts: list[_Part]) -> None:
         connection = self._connections.get(node)
-        if connection is not None and connection.expiring and not connection.busy:
+        if connection is not None and connection.expiring:
             self._connections.pop(node).close()
             connection = None
         if connection is None:

@@ -16,7 +16,7 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, RetriableError
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
-from kafka_source.group.requests import commit_offsets, fetch_committed, fetch_entries
+from kafka_source.group.requests import commit_offsets, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -192,17 +192,6 @@ class Membership(ABC):
         """Keep the query's measures for strategies that weigh work; see `BalanceWatch.record_throughput`."""
 
     # ---- offsets
-
-    def committed(
-        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
-    ) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets; None for a partition without an offset.
-
-        Wait for open transactions, at most `timeout_s` or, by default, `coordinator_timeout_ms`.
-        """
-        timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
-        work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
-        return self._run(work, timeout_s)
 
     def committed_entries(
         self, partitions: Iterable[TopicPartition], *, stable: bool = True

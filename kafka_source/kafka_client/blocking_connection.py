@@ -27,10 +27,8 @@ from kafka_source.kafka_client.framing import (
     read_into,
 )
 from kafka_source.kafka_client.handshake import Call, Identity, Session, advance, handshake
-from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
+from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings
-
-_R = TypeVar("_R")
 
 
 class BlockingConnection:
@@ -86,35 +84,9 @@ class BlockingConnection:
                 raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
             raise
 
-    def exchange(self, request: Request[_R], timeout: float, max_version: int | None = None) -> _R:
-        """Send one request, in the newest version that both sides support, and return its response.
-
-        Raises:
-            ConnectionLost: The connection was lost, or no response came within `timeout`, so the connection is closed.
-        """
-        version = self.versions.version_for(request, max_version)
-        correlation_id = time.monotonic_ns() & 0x7FFFFFFF
-        try:
-            until = time.monotonic() + timeout
-            self.socket.settimeout(timeout)
-            self.socket.sendall(encode_request(request, correlation_id, self.client_id, version))
-            frame = read_frame(self.socket, RESPONSE_BYTES, until=until)
-            response = decode_response(request, version, correlation_id, frame)
-            self.socket.settimeout(None)
-            return response
-        except (OSError, ValueError) as problem:
-            self.close()
-            raise ConnectionLost(f"{request.name} to {self.endpoint} failed: {problem}.") from None
-
     def close(self) -> None:
         """Close the connection."""
         self.socket.close()
-
-    def __enter__(self) -> BlockingConnection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _shake_hands(
@@ -178,8 +150,11 @@ class RequestConnection:
 
     @property
     def expiring(self) -> bool:
-        """Whether the session expires soon (KIP-368), so that the owner should open a new connection."""
-        return self._renew_at is not None and time.monotonic() > self._renew_at
+        """Whether the session expires soon (KIP-368), so that the owner should open a new connection.
+
+        A connection that is busy is not replaced: a new one would have to wait for the end of a pause, too.
+        """
+        return self._renew_at is not None and time.monotonic() > self._renew_at and not self.busy
 
     @property
     def busy(self) -> bool:
@@ -261,13 +236,9 @@ class IdleConnections(Generic[_Key, _Connection]):
         self._closed = False
 
     def take(self, key: _Key) -> _Connection | None:
-        """Return the idle connection, or None.
-
-        If the connection's session expires soon, close the connection and return None. But during a pause that the
-        broker demands (KIP-219), return the connection, because a new connection would have to wait, too.
-        """
+        """Return the idle connection, or None; close a connection that is expiring."""
         kept = self._idle.pop(key, None)
-        if kept is not None and kept.expiring and not kept.busy:
+        if kept is not None and kept.expiring:
             kept.close()
             return None
         return kept

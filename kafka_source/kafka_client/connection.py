@@ -76,9 +76,8 @@ class Connection:
         self._session = Session(ApiVersions({}))
         self._opened_at = time.monotonic()
         self._correlation_id = 0
-        # The earliest time at which the next request may be sent (KIP-219), and all pauses so far in seconds.
+        # The earliest time at which the next request may be sent (KIP-219).
         self._ready_at = 0.0
-        self.throttled = 0.0
 
     @classmethod
     async def open(
@@ -198,7 +197,6 @@ class Connection:
             return
         pause = throttle_ms / 1000
         self._ready_at = max(self._ready_at, time.monotonic() + pause)
-        self.throttled += pause
         level = logging.WARNING if pause >= _LONG_PAUSE else logging.DEBUG
         log.log(level, "throttle broker=%s request=%s pause_s=%.2f", self.endpoint, name, pause)
 

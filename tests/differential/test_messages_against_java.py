@@ -84,8 +84,6 @@ def element(one: Field, version: int, chance: random.Random) -> Any:
     if kind in INTEGERS:
         bits = INTEGERS[kind]
         return chance.choice((0, 1, -1, 2**bits - 1, -(2**bits), chance.randrange(-(2**bits), 2**bits)))
-    if kind == "uint16":
-        return chance.randrange(2**16)
     if kind == "boolean":
         return chance.random() < 0.5
     if kind == "float64":

@@ -126,10 +126,10 @@ class Application(Worker):
         """
         self.assignments.append(assignment)
         slots = {tp: slot.credentials.slot for slot in assignment.slots for tp in slot.partitions}
-        committed = self.membership.committed(slots)
+        committed = self.membership.committed_entries(slots)
         config = {"bootstrap.servers": self._servers, "group.id": "none", "enable.auto.commit": False}
         with contextlib.closing(Consumer(config)) as consumer:
-            consumer.assign([Position(*tp, committed[tp] or 0) for tp in slots])
+            consumer.assign([Position(*tp, committed[tp].offset if tp in committed else 0) for tp in slots])
             while not self._closing.is_set():
                 if self.membership.rebalance_needed():
                     return True

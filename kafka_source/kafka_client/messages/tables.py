@@ -56,7 +56,6 @@ class Kind(Generic[_T]):
 
 boolean = Kind(False, "boolean", "?")
 int8, int16, int32, int64 = (Kind(0, f"int{bits}", code) for bits, code in ((8, "b"), (16, "h"), (32, "i"), (64, "q")))
-uint16 = Kind(0, "uint16", "H")
 float64 = Kind(0.0, "float64", "d")
 unique_id = Kind(NO_UUID, "unique_id")
 string = Kind("", "string")

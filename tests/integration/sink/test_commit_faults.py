@@ -86,9 +86,10 @@ class Query:
         offsets = dict.fromkeys(everything(self.topic, PARTITIONS), offset)
         self.committer.commit_as([(self.credentials, offsets)])
 
-    def committed(self) -> set[int | None]:
+    def committed(self) -> set[int]:
         """The group's offsets; waits until no transaction over them is open."""
-        return set(self._membership.committed(everything(self.topic, PARTITIONS), 60).values())
+        found = self._membership.committed_entries(everything(self.topic, PARTITIONS))
+        return {entry.offset for entry in found.values()}
 
     def described(self) -> Described:
         """The newest transaction as its coordinator sees it."""

@@ -506,7 +506,7 @@ def test_the_buffers_of_sockets_have_the_size_of_the_settings(broker):
     sizes = []
     for settings in ({}, {"receive.buffer.bytes": "-1", "send.buffer.bytes": "-1"}, small):
         with closing(KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers, **settings}))) as client:
-            with client.open_socket(client.settings.bootstrap[0]) as raw:
+            with closing(client.open_socket(client.settings.bootstrap[0])) as raw:
                 options = (socket.SO_RCVBUF, socket.SO_SNDBUF)
                 sizes.append([raw.socket.getsockopt(socket.SOL_SOCKET, option) for option in options])
     assert sizes[0] == sizes[1]

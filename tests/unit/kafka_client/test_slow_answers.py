@@ -22,7 +22,6 @@ from kafka_source.kafka_client import (
     RequestConnection,
 )
 from kafka_source.kafka_client.handshake import Session
-from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
 from tests.support.fake_broker import listening
 
@@ -65,8 +64,7 @@ def listener() -> Iterator[Endpoint]:
 
 
 def raw(sock: socket.socket) -> BlockingConnection:
-    versions = ApiVersions({FindCoordinatorRequest.API_KEY: (0, 3)})
-    return BlockingConnection(sock, Session(versions), "me", Endpoint("b", 1), 0.0)
+    return BlockingConnection(sock, Session(ApiVersions({})), "me", Endpoint("b", 1), 0.0)
 
 
 def test_a_call_that_is_not_done_in_time_is_an_error_after_which_others_try_again() -> None:
@@ -94,13 +92,6 @@ def test_a_response_to_another_request_ends_the_connection() -> None:
         theirs.sendall(bytes((0, 0, 0, 4, 0, 0, 0, 7)))
         with pytest.raises(ConnectionLost, match="it answered another request"):
             connection.receive_response(bytearray())
-
-
-def test_a_request_on_a_blocking_connection_does_so_too(dripping: socket.socket) -> None:
-    longest = Deadline(10)
-    with pytest.raises(ConnectionLost, match="FindCoordinatorRequest to b:1 failed"):
-        raw(dripping).exchange(FindCoordinatorRequest(key="g", key_type=0), LIMIT)
-    assert not longest.over
 
 
 @pytest.mark.parametrize("blocking", [True, False])
