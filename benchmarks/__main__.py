@@ -1,7 +1,5 @@
 """`./run bench` lists the benchmarks, `./run bench NAME …` runs one with the arguments that follow."""
 
-from __future__ import annotations
-
 import ast
 import runpy
 import sys

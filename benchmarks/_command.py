@@ -1,7 +1,5 @@
 """The command line of a benchmark, and the machine and versions of its figures."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

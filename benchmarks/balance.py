@@ -9,8 +9,6 @@ speed, spread by the same law in another order. A member drains its backlog at i
 the group is done when its last member is done. Times are relative: 1.0 is the time of work that is divided at will.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -6,8 +6,6 @@ Two functions over values of 100 B: (length of the value, offset), and three col
 time of Spark's JVM and of its Python workers is measured.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

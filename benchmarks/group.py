@@ -16,8 +16,6 @@ protocol (KIP-848). First a member joins while another is in a micro-batch and a
 send heartbeats, at the interval `--interval` in milliseconds (the brokers' default is 5,000).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

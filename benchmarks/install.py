@@ -6,8 +6,6 @@ Each round makes a new environment and an empty home. pip has no cache and Ivy h
 downloaded. kafkagroup comes from dist/, its dependencies from the index. The environment's creation is not timed.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -8,8 +8,6 @@ as listeners without `settings` see it, a query that brokers throttle and whose 
 records, and a query that fails. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

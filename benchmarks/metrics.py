@@ -8,8 +8,6 @@ micro-batch, which every query pays. `listener`: a progress turned into figures 
 the trigger. `reader` and `listener` are in core milliseconds per micro-batch, and in percent of the median trigger.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import tempfile

@@ -5,8 +5,6 @@ the slowest and fastest round. The cases are one Avro schema, two schema ids in 
 records as Protobuf and JSON. A record has 10 fields, and about 80 bytes as Avro.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import random

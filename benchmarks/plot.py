@@ -12,8 +12,6 @@ divided by the bar's own median. The lines are medians of CPU seconds, by the nu
 dotted line shows linear growth from the first point, so a line below the dotted line grows less.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ quota in turns. The time is the sum of Spark's `addBatch` over all micro-batches
 because it takes as long as the micro-batches, and varies by more than the overhead.
 """
 
-from __future__ import annotations
-
 from statistics import median
 from typing import Any
 

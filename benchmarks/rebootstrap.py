@@ -6,8 +6,6 @@ The bootstrap server is a proxy that forwards to the broker's new port after the
 configured to rebootstrap too, which is not its default. A source that does not recover within 120 s counts as 120 s.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

@@ -11,8 +11,6 @@ and without the option. Plans without Spark show the requests of a trigger to th
 cold disk; `--save` keeps the times that plans reach.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

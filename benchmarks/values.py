@@ -14,8 +14,6 @@ another pyspark, Avro is measured without the JVM. To measure the JVM too, insta
     PYTHONPATH=FOLDER ./run bench values
 """
 
-from __future__ import annotations
-
 import io
 import json
 import random

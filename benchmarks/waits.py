@@ -7,8 +7,6 @@ response, so a round trip takes twice as long. `--against` measures the packages
 the packages of this one, five runs of each. Only kafkagroup's work in Spark's processes is measured, without Spark.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Builds docs/cli.md from the command line itself: its commands, options, and the fields of its JSON."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -5,8 +5,6 @@ Their figures are in docs/assets/benchmark-summary.json.
 `./run bench plot` draws the picture of the same file. docs/benchmarks.md says where each figure comes from.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import TypedDict

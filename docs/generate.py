@@ -4,8 +4,6 @@ These are options.md, kafka-settings.md, cli.md, the codes of errors.md, the tab
 README.md and index.md, the map of files in architecture.md, and the index of the design notes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from docs import cli_page, figures, map_of_files

@@ -3,8 +3,6 @@
 The page of the command line shows it (`cli_page`), and tests compare what the commands print with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Makes the map of files in architecture.md and the index of design notes, from first lines. Pure but for reading."""
 
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

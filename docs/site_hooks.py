@@ -7,8 +7,6 @@ The theme would load Mermaid, which draws the diagrams, from another host. The s
 need no other host. It is large, so only pages with a diagram load it.
 """
 
-from __future__ import annotations
-
 import json
 import posixpath
 import re

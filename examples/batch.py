@@ -3,8 +3,6 @@
 ./run python -m examples.batch [SERVERS]
 """
 
-from __future__ import annotations
-
 import sys
 
 from pyspark.sql import SparkSession

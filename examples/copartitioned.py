@@ -6,8 +6,6 @@ Orders and customers are keyed by customer, so a customer and its orders are in 
 slot is one Spark input partition, so one task reads the customer and its orders, and `mapInArrow` joins them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@
 ./run demo HOST:9092 TOPIC [OPTION=VALUE …] shows records of your own topic, joins no group and commits nothing
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 ./run python -m examples.kafka_python_sticky [SERVERS]
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

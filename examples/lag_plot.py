@@ -1,7 +1,5 @@
 """A plot of a group's lag over time, for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 

@@ -9,8 +9,6 @@ This strategy balances expected traffic and not the number of partitions. Each m
 The leader assigns the partitions with the highest rates first, each to the least loaded member.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import ClassVar

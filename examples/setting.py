@@ -1,7 +1,5 @@
 """Functions for all examples: start a Kafka and a Spark session, and write orders to a topic."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

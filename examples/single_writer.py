@@ -6,8 +6,6 @@ Start the program several times. The generation of the group is a fencing token:
 the store refuse older tokens. A writer that was suspended or cut off then cannot overwrite the data of its successor.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -3,8 +3,6 @@
 ./run python -m examples.streaming [SERVERS]
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 

@@ -15,8 +15,6 @@ If a partition moves, its next owner continues at the committed offset. Keep sum
 application.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

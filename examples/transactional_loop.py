@@ -6,8 +6,6 @@ Each transaction contains the word counts of one line and the group's offset aft
 the errors that can be retried or aborted. The `except` clauses of the loop handle the other errors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

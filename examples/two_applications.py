@@ -3,8 +3,6 @@
 ./run python -m examples.two_applications [SERVERS]
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 

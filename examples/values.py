@@ -3,8 +3,6 @@
 ./run python -m examples.values [SERVERS REGISTRY_URL]
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Iterator

@@ -5,8 +5,6 @@
 Start the program several times, and stop some of the processes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

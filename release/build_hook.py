@@ -4,8 +4,6 @@ No index has an engine of a clone's version, so `pip install .` could not instal
 `KAFKAGROUP_RELEASE`. The PKG-INFO of an sdist keeps its dependencies, and hatchling takes them from there.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """List the crates that Cargo links into the native engine for one target, with their licences."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

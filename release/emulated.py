@@ -8,8 +8,6 @@ The folder is kept, and no package is installed. pyarrow and the Kafka clients c
 aarch64.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

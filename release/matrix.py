@@ -7,8 +7,6 @@ Each cell has an environment with the tests' requirements in the folder `.matrix
 Without the cell's version of Python, the result is "not run".
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

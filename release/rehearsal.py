@@ -9,8 +9,6 @@ packages come from pip's default index, as for users of the release. The rehears
 engine from another index.
 """
 
-from __future__ import annotations
-
 import functools
 import html
 import json

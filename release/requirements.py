@@ -1,7 +1,5 @@
 """List the project's requirements without the native engine, so that a cell of the matrix can replace requirements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.requirements import Requirement

@@ -1,7 +1,5 @@
 """The platforms for which the native engine has a wheel, and where each wheel is built."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -10,8 +10,6 @@ command fails if a build fails, or if a named target cannot be built.
 A wheel of the native engine contains the licences of the linked crates, and a bill of materials (CycloneDX).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """Write records at a constant rate, also while brokers fail."""
 
-from __future__ import annotations
-
 import threading
 
 from confluent_kafka import Producer

@@ -1,7 +1,5 @@
 """Find processes and their children in /proc, and kill them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -9,8 +9,6 @@ In a test Spark lives for seconds, and most of this time goes into work that eac
   350) halves the 14 s of processor time for a start and a first query.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

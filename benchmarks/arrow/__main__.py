@@ -8,8 +8,6 @@ and the result is records per second of a core. The CPU time of the process coun
 first record batch, and the memory of a read and of an export of ten times `max_bytes`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """aiokafka: `AIOKafkaConsumer.getmany`, and a DataFrame of each call's messages."""
 
-from __future__ import annotations
-
 import asyncio
 
 import polars as pl

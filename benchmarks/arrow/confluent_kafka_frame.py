@@ -1,7 +1,5 @@
 """confluent-kafka: `Consumer.consume`, and a DataFrame of each call's messages."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from benchmarks.arrow.frames import done, frame

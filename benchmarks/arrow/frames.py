@@ -1,7 +1,5 @@
 """The DataFrame of every client, made of the client's messages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """kafkagroup: `polars.DataFrame(arrow.read(topic))`."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from benchmarks.arrow.frames import COLUMNS, done

@@ -1,7 +1,5 @@
 """kafkarrow: the record batches of `ConsumerManager.poll` as a DataFrame."""
 
-from __future__ import annotations
-
 import polars as pl
 import pyarrow as pa
 from kafkarrow import ConsumerManager, SourceTopic  # type: ignore[import-not-found]

@@ -1,7 +1,5 @@
 """The cost of one read in a process of its own: `first_batch` in seconds, `memory` and `export` in bytes, as JSON."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

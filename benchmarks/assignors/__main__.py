@@ -7,8 +7,6 @@ left": the first member has left. Only assign() is measured; for `sticky` this i
 in Java too. "as objects" adds the creation of an object per partition, which Java's time includes.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import subprocess

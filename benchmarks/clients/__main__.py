@@ -9,8 +9,6 @@ without start, imports and installation. Spark and Flink run the job over a smal
 records are divided by this CPU time, on however many cores the client was busy.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tempfile

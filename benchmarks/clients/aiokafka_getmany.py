@@ -1,7 +1,5 @@
 """aiokafka: `AIOKafkaConsumer.getmany`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

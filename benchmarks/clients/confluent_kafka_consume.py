@@ -1,7 +1,5 @@
 """confluent-kafka: `Consumer.consume`, thousands of messages a call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from confluent_kafka import Consumer, Message

@@ -1,7 +1,5 @@
 """An environment for each client that the project does not depend on, because the clients' requirements conflict."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """kafka-python: `KafkaConsumer.poll`."""
 
-from __future__ import annotations
-
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 
 from benchmarks.clients.job import Job, begin, end

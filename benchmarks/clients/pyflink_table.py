@@ -3,8 +3,6 @@
 Flink's SQL has no function for the length of bytes, so values, which are ASCII here, are read as strings.
 """
 
-from __future__ import annotations
-
 import os
 
 from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]

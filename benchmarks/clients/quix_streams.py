@@ -1,7 +1,5 @@
 """Quix Streams: a function over each value of a StreamingDataFrame."""
 
-from __future__ import annotations
-
 from quixstreams import Application  # type: ignore[import-not-found]
 
 from benchmarks.clients.job import Job, begin, end

@@ -1,7 +1,5 @@
 """Spark: `format("kafka")`, an aggregation over a batch."""
 
-from __future__ import annotations
-
 from benchmarks.clients.job import Job, begin, end
 from benchmarks.read import sources
 

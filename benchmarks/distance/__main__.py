@@ -10,8 +10,6 @@ the same Arrow batches from memory. These reads send requests to the broker only
 With limited bandwidth, further lines show the used share of the bandwidth, with and without the time of an empty read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 import time

@@ -3,8 +3,6 @@
 https://github.com/Shopify/toxiproxy
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -9,8 +9,6 @@ workers do. The output has each worker's resident size before the read and at it
 One worker takes about one minute; `--workers 16` with 5 GB takes two minutes.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import time

@@ -1,7 +1,5 @@
 """A process that reads a partition as Spark's Python worker does."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection

@@ -10,8 +10,6 @@ source without I/O (see `benchmarks.read.floor`).
 minutes for "batches of", one and a half for "aborted", two for "headers", and four for "three brokers".
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 

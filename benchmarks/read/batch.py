@@ -1,7 +1,5 @@
 """Batch reads of whole topics."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from functools import partial

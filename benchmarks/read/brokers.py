@@ -1,7 +1,5 @@
 """Batch reads of the same topic on three brokers and on one."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from pyspark.sql import SparkSession

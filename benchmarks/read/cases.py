@@ -1,7 +1,5 @@
 """The workloads of batch reads, and their bars."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The CPU time of a run, by kind of process: brokers, Spark's JVM, Spark's Python processes, and all others."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Run contestants in turns, and print and save their times."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence

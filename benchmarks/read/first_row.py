@@ -4,8 +4,6 @@
 step: the session, `load()` (Spark looks up the format and its schema), and the query (plan and task).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

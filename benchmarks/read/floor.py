@@ -8,8 +8,6 @@ The floor of a trigger is `MemoryStreamSource`, which only returns rows. Its tri
 source: two calls of the driver's Python process for offsets and plan, a job of two Python tasks, and two log files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

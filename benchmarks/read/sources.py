@@ -1,7 +1,5 @@
 """The compared sources, and a Spark session that has the JVM connector's jars."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

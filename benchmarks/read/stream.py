@@ -1,7 +1,5 @@
 """Time of a trigger: micro-batches of a topic that already contains all records."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

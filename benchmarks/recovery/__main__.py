@@ -16,8 +16,6 @@ the JVM connector looks up end offsets, may wait for a dead leader until `defaul
 All settings are defaults, except `min.records.per.task=1`, which gives each worker a task, as the JVM connector does.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

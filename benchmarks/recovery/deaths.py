@@ -1,7 +1,5 @@
 """Kill processes and start them again; choose the broker to kill."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@
 local[2], rows from memory, an embedded broker with one node; medians with minimum and maximum.
 """
 
-from __future__ import annotations
-
 from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, save

@@ -1,7 +1,5 @@
 """The driver's transactional commit of offsets, one commit for all partitions of a micro-batch."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from statistics import median

@@ -1,7 +1,5 @@
 """Micro-batches of 8 tasks with few rows: the time that exactly once adds, and the wait of readers."""
 
-from __future__ import annotations
-
 import threading
 import time
 from functools import partial

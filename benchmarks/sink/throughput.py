@@ -1,7 +1,5 @@
 """Throughput of batch writes: rows from memory, each batch into a new topic."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ records over. Triggers that are behind count from the fourth such trigger in a r
 table has the triggers since an event. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -6,8 +6,6 @@ JOB is JSON: `servers`, `topic`, `target` and `folder`. The folder has `speed`, 
 allows (0: no record), and `triggers`, a line of JSON for each trigger.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -8,8 +8,6 @@ matches that name, the task waits for the file `FOLDER/go`. The application prin
 has ended, which is when its offsets are committed, and `stage attempts N`, the number of the last attempt of any stage.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

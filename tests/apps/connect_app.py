@@ -3,8 +3,6 @@
 python -m tests.apps.connect_app FOLDER SERVERS TOPIC
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -3,8 +3,6 @@
 python -m tests.apps.connect_client REMOTE SERVERS TOPIC
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder

@@ -3,8 +3,6 @@
 python -m tests.apps.connect_map_app FOLDER SERVERS TOPIC EXAMPLES
 """
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from collections.abc import Iterator

@@ -5,8 +5,6 @@
 Each pair of source and sink is a query of its own. It prints what `streaming_app` prints.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -6,8 +6,6 @@ The key is the number in the value, modulo 7. It writes to `out/shadow` until th
 and then to `out/live`. It prints what `streaming_app` prints.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m tests.apps.driver_of_planner USE_DAEMON
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

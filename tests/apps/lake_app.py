@@ -7,8 +7,6 @@ more of the source. When everything is read, it ends and prints the number of ro
 of rows that are the newest of their customer), and of the values in each COLUMN.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

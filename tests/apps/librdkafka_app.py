@@ -6,8 +6,6 @@ It says the same lines as `GroupConsumer.java`, and commits in the interval of t
 the protocol `consumer` the brokers assign (KIP-848).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -5,8 +5,6 @@
 Its topics exist: `copies`, and `bytes-` with each size. It prints a line for each step.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ WARM_UP is a topic that is read in micro-batches of a few records first: what Sp
 times as long in a JVM that has just started. Otherwise as `streaming_app`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

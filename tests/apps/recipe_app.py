@@ -5,8 +5,6 @@ spark-submit … recipe_app.py SERVERS TOPIC GROUP
 It imports nothing of the tests: it runs in the environment of the archive.
 """
 
-from __future__ import annotations
-
 import sys
 
 from pyspark.sql import SparkSession

@@ -6,8 +6,6 @@ Each set of options is a query of its own, which writes to `out`, `out-2` and so
 for each micro-batch that wrote rows, and stops cleanly when its input closes, or its groups are stopped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

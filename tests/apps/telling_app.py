@@ -3,8 +3,6 @@
 python -m tests.apps.telling_app FOLDER GOOD BAD, the options as JSON
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import traceback

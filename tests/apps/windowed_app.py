@@ -5,8 +5,6 @@
 Counts go to Parquet files when the watermark closes a window. What it prints is what `streaming_app` prints.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What Java's Avro reads of random pairs of writer and reader schema, and how that is as a column of ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

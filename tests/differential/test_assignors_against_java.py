@@ -1,7 +1,5 @@
 """Our assignors and the Java client's on the same random groups: the same answer, or a better one by every figure."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

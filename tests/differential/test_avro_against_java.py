@@ -3,8 +3,6 @@
 Where a logical type changes, Java's Avro takes the reader's and the kernel converts or refuses: `test_native_meanings`.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

@@ -1,7 +1,5 @@
 """The tables of messages have the fields of the schemas, and Java reads and writes the same bytes, in each version."""
 
-from __future__ import annotations
-
 import base64
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Our table of settings and the jar's: the same names, clients, types and lower bounds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

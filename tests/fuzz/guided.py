@@ -6,8 +6,6 @@ New inputs go to FOLDER; those of CORPUS are only read. The other arguments are 
 error, and libFuzzer leaves the input in a file, if the parser breaks a promise: see `tests.fuzz.parsers`.
 """
 
-from __future__ import annotations
-
 import pkgutil
 import resource
 import sys

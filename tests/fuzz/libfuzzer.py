@@ -1,7 +1,5 @@
 """Builds and runs fuzz targets of libFuzzer: those of `native/fuzz`, and Python parsers under atheris."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

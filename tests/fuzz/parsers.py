@@ -4,8 +4,6 @@ A parser ends within a second for any input, takes no memory beyond a multiple o
 or raises one of its errors. The assertions are what must hold for everything that it returns.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

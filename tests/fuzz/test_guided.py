@@ -5,8 +5,6 @@ installed. The long run makes 100 million inputs; KAFKAGROUP_FUZZ_INPUTS=… ano
 how the corpus grows. The kernel's inputs run in `cargo test` too.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import random

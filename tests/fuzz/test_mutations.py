@@ -1,7 +1,5 @@
 """Ten million mutated record sets, and as many Avro and JSON values, through the kernel, checked by a debug build."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Fixtures for tests of groups."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from contextlib import ExitStack, closing

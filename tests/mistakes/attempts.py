@@ -6,8 +6,6 @@ It takes five minutes. With `connect SERVERS TOPIC` it makes ten of them over Sp
 a process has one kind of session, so it calls itself for these.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

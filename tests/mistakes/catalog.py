@@ -3,8 +3,6 @@
 `tests/mistakes/attempts.py` makes each of them in a real Spark, on a real Kafka, and writes the page.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """TLC checks the specifications of our protocols in this folder; docs/design/model.md says what they model."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What the simulator's exactly-once sinks do is what their specification can do: TLC accepts the traces."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

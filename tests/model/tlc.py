@@ -1,7 +1,5 @@
 """Run TLC, the model checker, on a specification."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What a draw is: one query, one event, and the moment at which it comes. A draw is a function of its seed."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import dataclass, fields

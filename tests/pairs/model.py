@@ -11,8 +11,6 @@ Where the query fails as it must, it starts again as its error says: with `failO
 `group.on.older.checkpoint=replay`, or when the group has no members any more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 

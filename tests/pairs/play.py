@@ -1,7 +1,5 @@
 """Play a draw: do with a query what its story says, and tell where it does not do what the model says."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading

@@ -1,7 +1,5 @@
 """Queries as Spark drives them, without Spark: streams with a checkpoint, batches, pinned reads."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections import Counter

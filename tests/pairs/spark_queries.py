@@ -4,8 +4,6 @@ A stream writes by `foreachBatch`, whose function waits at the draw's moment; wi
 the event comes between two batches.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -7,8 +7,6 @@ A draw is a function of its seed. A failure prints the seed, the draw as a story
 The long test plays 5,000 draws in pieces. `PAIRS_FOLDER` keeps which pieces are done: run it again to continue.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The draws of `test_pairs.py` through Spark, in one session; with `kill -9` a driver of their own begins them."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Sequence

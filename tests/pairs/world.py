@@ -1,7 +1,5 @@
 """The broker's side of a draw: its topics, its records, its group."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections import Counter

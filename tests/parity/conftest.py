@@ -1,7 +1,5 @@
 """Fixtures of the differential tests; the root's `spark` has the JVM connector when one of them is collected."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A query of `format("kafka")` goes on with `format("kafkagroup")` from its checkpoint, and the other way round."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

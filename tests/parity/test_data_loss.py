@@ -1,7 +1,5 @@
 """KafkaDontFailOnDataLossSuite, and each kind of data loss that Spark's source knows."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

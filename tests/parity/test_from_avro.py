@@ -1,7 +1,5 @@
 """Random Avro values in Spark: read as Java's Avro reads them, and as `from_avro` does where spark-avro can be had."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections import Counter

@@ -1,7 +1,5 @@
 """KafkaMicroBatchSourceSuite: streams make the batches of `format("kafka")`."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A query with state and a watermark that is moved by the word writes what a query writes that was never moved."""
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import partial

@@ -1,7 +1,5 @@
 """KafkaOffsetRangeCalculatorSuite and KafkaOffsetReaderSuite: the same cuts as Spark's source, from its own cases."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -1,7 +1,5 @@
 """KafkaOffsetReaderSuite: which offsets a read resolves, as far as its rows and errors show them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

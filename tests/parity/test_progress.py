@@ -1,7 +1,5 @@
 """`kafkagroup.progress` gives the figures that Spark's own source reports."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafkagroup.progress import LagListener, SourceLag, lag_of

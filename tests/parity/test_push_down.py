@@ -5,8 +5,6 @@ filter was. This test shows that with a source of its own. If it fails, Spark ha
 pushed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """KafkaRelationSuite: batch reads give the rows of `format("kafka")`, whenever a DataFrame is used."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """KafkaSinkSuite: what both formats write, and what both refuse to write."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The simulator's command line: `python -m tests.simulation seeds 0 300`, `story 17`, `mutations` and others."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

@@ -3,8 +3,6 @@
 Delete an allowance when the fault that it follows from has become impossible, and so no story needs the allowance.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Check what must hold in a run, at each step and at its end, and note the verdict."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Container
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The faults of a scenario, and their effects."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

@@ -4,8 +4,6 @@
 boundaries has to end in time, exactly at the boundaries.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import random

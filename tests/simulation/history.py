@@ -1,7 +1,5 @@
 """Give the history of a run to a checker that is not ours."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

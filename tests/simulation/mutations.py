@@ -4,8 +4,6 @@ Most are defects that reviews have found in this project, or removals of rules o
 mutation replaces a function. If the function is gone, the replacement fails loudly.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

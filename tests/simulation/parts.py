@@ -1,7 +1,5 @@
 """Create the parts of a scenario's world: brokers with their coordinators, queries, and other applications."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Run a scenario: its world runs with faults, becomes quiet, and is checked."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from dataclasses import replace

@@ -4,8 +4,6 @@ The list of faults is made before the world starts, so that a failing seed can b
 after another while the run still fails.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ actions are Spark's calls. TLC accepts a trace if the specification can do the t
 that leave no trace, such as reading the ledger, are added by TLC. `docs/design/model.md` says more.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A story does not change when the seeds do. `python -m tests.simulation mutations
 that are missing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 The bounds are those of `docs/design/simulator.md`. A trigger commits the previous batch.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 `docs/design/simulator.md` says what is simulated and what must hold.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -5,8 +5,6 @@ processes of the later version, which `World.later` names. `docs/design/simulato
 change that follows the rule does no harm (`FOLLOWS`); each change that breaks the rule has to be found (`BREAKS`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """The faults of the soak: brokers, coordinators, Spark's workers, executors and drivers, consumers, the network."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

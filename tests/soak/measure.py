@@ -1,7 +1,5 @@
 """Memory, threads and file descriptors of processes over time, and whether they stay level."""
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 from collections import defaultdict

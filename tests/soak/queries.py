@@ -1,7 +1,5 @@
 """The three queries of the soak, each with a driver of its own, and the Java consumers that share groups with two."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A topic that is deleted, grows and loses records, beside the input that must come out whole."""
 
-from __future__ import annotations
-
 import contextlib
 
 from confluent_kafka import KafkaException, Producer

@@ -7,8 +7,6 @@ None is lost, and none is twice in the output of transactions.
 KAFKAGROUP_SOAK_MINUTES=… chooses the duration, KAFKAGROUP_SEED=… who is killed, and when.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

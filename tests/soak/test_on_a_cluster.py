@@ -9,8 +9,6 @@ KAFKAGROUP_TEST_BROKERS=… has it use brokers that run already, without faults 
 KAFKAGROUP_HISTORY=FILE has it write the history of the copy, for a checker that is not ours.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import threading

@@ -1,7 +1,5 @@
 """Avro values as producers write them, made by fastavro."""
 
-from __future__ import annotations
-
 import copy
 import io
 import struct

@@ -1,7 +1,5 @@
 """Commands of the command line, for tests: run against a broker, refused in one line, checked against schemas."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

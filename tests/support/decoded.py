@@ -1,7 +1,5 @@
 """A batch that is decoded as one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa

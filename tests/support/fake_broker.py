@@ -1,7 +1,5 @@
 """A broker that says what a test wants: real bytes on a real socket, a log of a few batches, and troubles on demand."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import socket

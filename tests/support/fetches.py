@@ -1,7 +1,5 @@
 """What a test asks an engine for: one column of ranges."""
 
-from __future__ import annotations
-
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column

@@ -3,8 +3,6 @@
 `jepsen.tests.kafka` describes the operations, of which each line has one as EDN. A key stands for a partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Samples of an hour in the life of a query: a burst, a second application that joins and leaves, a quota."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """A function for `map.function` that copies records, so that what is tested of a read holds with a function too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What tests of groups need: memberships to make, and what they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A group of applications of ours, without Spark, and Java consumers that read a topic while the group is watched."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The native engine for tests: its module, or the reason why the tests that are about it are skipped."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

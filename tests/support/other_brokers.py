@@ -5,8 +5,6 @@
 Tests of the fixture `kafka`, and the soaks, then use these brokers instead of brokers of their own.
 """
 
-from __future__ import annotations
-
 import os
 
 from kafkagroup.embedded import EmbeddedKafka

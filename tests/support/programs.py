@@ -1,7 +1,5 @@
 """Programs of Python in a process of their own, and packages for them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Progress events of a query as Spark makes them, from offsets as our driver makes them."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Mapping

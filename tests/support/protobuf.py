@@ -1,7 +1,5 @@
 """Random Protobuf messages, made by Google's runtime, and what a column must have of them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A function is plain data, so that it shrinks. Its rows depend on the record only, and not on the division into batches.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Messages that carry records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

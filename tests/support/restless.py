@@ -4,8 +4,6 @@ Each application accounts for what it has read and not committed whenever it sto
 is in a cut may be read again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Streams of a group as Spark drives them, without Spark, for tests that rewind the group."""
 
-from __future__ import annotations
-
 from assignors import TopicPartition
 from kafka_source.errors import KafkaGroupError
 from kafka_source.model.stream_offset import Range, StreamOffset

@@ -1,7 +1,5 @@
 """A name whose first address answers nothing, as behind a firewall that drops packets."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

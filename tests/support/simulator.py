@@ -1,7 +1,5 @@
 """The simulator of tests/simulation, in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

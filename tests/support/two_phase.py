@@ -1,7 +1,5 @@
 """An exactly-once sink without Spark: its driver and tasks as plain calls, in this process or in one to be killed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

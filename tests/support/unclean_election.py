@@ -1,7 +1,5 @@
 """Unclean elections: a broker that does not have a partition's last records is elected its leader."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError

@@ -1,7 +1,5 @@
 """The assignors in the form in which the shared vectors' `check.py` calls an implementation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Wait until something is so, and fail with words when it is not in time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar

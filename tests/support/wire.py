@@ -1,7 +1,5 @@
 """What goes over the wire between fetchers and a broker, as a proxy sees it: bytes and when."""
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Iterator

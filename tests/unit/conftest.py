@@ -1,7 +1,5 @@
 """Fixtures for unit tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

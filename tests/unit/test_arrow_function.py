@@ -1,7 +1,5 @@
 """A function over record batches: what it may return, how it ends, and what its errors say."""
 
-from __future__ import annotations
-
 import itertools
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Errors that leave for Spark are short: their sentence, without our frames, unless the log is at DEBUG."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The handshake with the native engine: what does not fit is named where the query is planned, and `auto` goes on."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -1,7 +1,5 @@
 """The categories of errors against KIP-1050, both client libraries and the docs."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from pathlib import Path

@@ -4,8 +4,6 @@ When a release is tagged, `formats/VERSION.json` stays as it is for good. A late
 adds a file of its own: `python -m tests.unit.test_formats VERSION` writes it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Mapping

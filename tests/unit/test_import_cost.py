@@ -1,7 +1,5 @@
 """Nothing is loaded that nobody asked for: not on executors, and not in a user's pytest."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 The layers, and what may import which library, are contracts in pyproject.toml that `./run lint` checks.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a query's progress shows of a Kafka source."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The public API: what docs/public-api.md lists is there, and examples, docs and the notebook import nothing else."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

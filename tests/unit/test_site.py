@@ -1,7 +1,5 @@
 """The site of the documentation builds without a warning, and its search finds recipes by what people type."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

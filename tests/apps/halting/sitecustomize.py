@@ -4,8 +4,6 @@ Each Python process that starts with this folder in its `PYTHONPATH` imports thi
 `HALT_AFTER` how often the application passes it, in all its processes, and `HALT_FOLDER` where they count.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import uuid

@@ -1,7 +1,5 @@
 """`arrow.consume`: members of a group that share topics, commit what was handed out, and leave at once."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A read that is cut short, by Ctrl-C, a pipe that breaks or an error in the loop, ends at once and leaves nothing."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

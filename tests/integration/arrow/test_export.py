@@ -1,7 +1,5 @@
 """`kafkagroup export`: a topic as a file, or as a folder that the next export continues with each record once."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`arrow.read`: the same rows in every library, from a real broker, without Spark."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """`arrow.write`: tables of any library become records, which `arrow.read` gives back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pandas as pd

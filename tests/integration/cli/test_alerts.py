@@ -4,8 +4,6 @@ Their waits are a thirtieth of the rules' own: `promtool` tests those, on figure
 `./run bench lag` those of a slow query.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

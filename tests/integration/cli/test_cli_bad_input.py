@@ -1,7 +1,5 @@
 """Bad input to commands: an unknown group, no rights, a wrong password: one line and an exit code each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

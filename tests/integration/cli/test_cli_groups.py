@@ -1,7 +1,5 @@
 """The commands about groups and topics on a real broker: their JSON fits its schema, and they do what they say."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

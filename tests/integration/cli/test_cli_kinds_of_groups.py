@@ -1,7 +1,5 @@
 """Each command against groups of each kind: ours, others, of both protocols, without members, no consumers at all."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -1,7 +1,5 @@
 """`kafkagroup rewind` for groups whose members run: streams of ours go back at once, other members are named."""
 
-from __future__ import annotations
-
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`kafkagroup transactions`: what exactly-once sinks have left open, on a real broker."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

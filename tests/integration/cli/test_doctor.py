@@ -1,7 +1,5 @@
 """`kafkagroup doctor` beside real brokers with and without security, and beside servers that are no brokers."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

@@ -1,7 +1,5 @@
 """`kafkagroup.admin` on a real broker: list, describe, create, move, clone, export, import and delete groups."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import closing
 from functools import partial

@@ -1,7 +1,5 @@
 """Metrics of a running query, scraped as Prometheus does, beside what Kafka's own tool says of the group."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

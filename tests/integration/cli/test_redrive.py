@@ -1,7 +1,5 @@
 """`kafkagroup redrive`: each dead letter once, also where letters are doubles and runs are killed."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The lag by which KEDA's Kafka scaler scales is that of `kafkagroup group`, in every state of a group."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Brokers that advertise an address at which no client reaches them: the first mistake with containers."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A broker that takes connections and answers nothing: a read and a write end within the timeouts of their options."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

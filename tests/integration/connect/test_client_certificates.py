@@ -1,7 +1,5 @@
 """A listener that requires a client certificate: what a client without one, or with an unknown one, is told."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing

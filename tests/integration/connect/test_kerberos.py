@@ -1,7 +1,5 @@
 """Kerberos: the native engine logs in with a keytab, against a KDC and a broker of the test's own."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Mistakes that only brokers can tell: as the page of mistakes says it, in at most ten lines of ours."""
 
-from __future__ import annotations
-
 import traceback
 from typing import cast
 

@@ -1,7 +1,5 @@
 """A broker whose certificate has another name than its address is refused, by each kind of connection that we make."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing

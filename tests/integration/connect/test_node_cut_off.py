@@ -3,8 +3,6 @@
 It answers as if nothing had changed: that it leads its partitions, and coordinates its groups and transactions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

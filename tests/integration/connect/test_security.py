@@ -1,7 +1,5 @@
 """Spark reads from brokers that ask who it is: logins, TLS, missing rights, and secrets that are seen nowhere."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

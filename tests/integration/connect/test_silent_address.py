@@ -1,7 +1,5 @@
 """The first address of the brokers' name answers nothing: batches, streams, sinks and the command line work."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Both engines log in to a real broker with OAUTHBEARER tokens that a user's own function makes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,7 +1,5 @@
 """Mistakes that users make: each is told in one line, within seconds, and as early as Spark lets a Python source."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

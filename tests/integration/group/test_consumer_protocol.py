@@ -1,7 +1,5 @@
 """A query as a member of the consumer protocol (KIP-848): `kafka.group.protocol=consumer`."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A driver that is frozen in the middle of a micro-batch, for longer than its session, alone in its group."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

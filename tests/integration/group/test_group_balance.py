@@ -3,8 +3,6 @@
 The streams run as Spark runs them, trigger by trigger, but without Spark: what counts is what the group gives them.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

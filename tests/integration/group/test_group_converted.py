@@ -1,7 +1,5 @@
 """Groups that a consumer of the new protocol (KIP-848) has converted: a classic query ends there, after its commit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The coordinator is lost at each step of a rebalance, and while the group is stable."""
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

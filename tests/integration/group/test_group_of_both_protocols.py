@@ -4,8 +4,6 @@ KAFKAGROUP_PROTOCOLS_SECONDS and KAFKAGROUP_PROTOCOLS_SEED set how long the long
 come and go; the seed is printed.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

@@ -1,7 +1,5 @@
 """What a query says when it joins a group that others use: its members, its committed offsets, and what to set."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack, closing

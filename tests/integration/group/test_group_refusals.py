@@ -1,7 +1,5 @@
 """What goes wrong in a group, told in one line that names what to change."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """`cooperative-sticky` in groups of our members and Java's, whoever leads; and the way there from `range`."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Queries of a group are paused, stopped and resumed from outside."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

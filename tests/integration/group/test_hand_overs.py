@@ -4,8 +4,6 @@ KAFKAGROUP_HAND_OVERS and KAFKAGROUP_HAND_OVER_RATE set how often, and how many 
 those of docs/guides/replace-a-query.md, and of docs/guides/replace-a-query-with-state.md for a query that counts.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading

@@ -1,7 +1,5 @@
 """A cluster whose transaction coordinator is away: commits go without it, unless an option promises transactions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

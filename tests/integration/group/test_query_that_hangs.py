@@ -1,7 +1,5 @@
 """Liveness is tied to progress (KIP-62): a query that hangs gives its partitions up, and comes back."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import threading

@@ -3,8 +3,6 @@
 Which offset counts is decided without a broker: `tests/unit/source/test_decision.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

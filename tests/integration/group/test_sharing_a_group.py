@@ -1,7 +1,5 @@
 """Other consumers of the group beside a running stream: they share its partitions and hand them over."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafkagroup.embedded.jars import broker_version

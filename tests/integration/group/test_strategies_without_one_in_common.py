@@ -1,7 +1,5 @@
 """Streams whose strategies have nothing in common: one side is refused in words, the other one reads on."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

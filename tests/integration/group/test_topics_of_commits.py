@@ -1,7 +1,5 @@
 """Committed offsets name their topic: what was committed for a deleted topic counts nowhere in the next one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial

@@ -1,7 +1,5 @@
 """Several reads of one group in one Spark driver: in no order do they wait for each other."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

@@ -1,7 +1,5 @@
 """Tables of Delta and Iceberg have each record once, whenever the driver dies."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The embedded Kafka as its users meet it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The embedded schema registry: it keeps schemas, answers as Confluent's does, and is gone when it is stopped."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 

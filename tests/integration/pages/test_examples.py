@@ -1,7 +1,5 @@
 """The examples as their docstrings say they are run; examples that have tests of their own are not here."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

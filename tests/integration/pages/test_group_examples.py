@@ -1,7 +1,5 @@
 """The examples of groups that are not about topics, as processes."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

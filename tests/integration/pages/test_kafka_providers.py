@@ -1,7 +1,5 @@
 """Brokers that lack what those of Kafka providers lack, and their page, followed word for word at such brokers."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json

@@ -1,7 +1,5 @@
 """The page of mistakes: all of them made again, in classic Spark and over Spark Connect."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

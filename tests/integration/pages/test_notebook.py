@@ -1,7 +1,5 @@
 """The notebooks, executed from top to bottom as a person does it; the last cell of each asserts what it claims."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

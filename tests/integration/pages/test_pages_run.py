@@ -6,8 +6,6 @@ shell of Spark has too, and `dbutils` of a Databricks notebook. An HTML comment 
 `<!-- not run: REASON -->`, leaves it out; it must still be valid Python.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The quickstart word for word: as an IDE, cron or systemd starts it, under spark-submit, and in a notebook."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """docs/recipes.md: the package reaches the executors of a cluster, and the server of Spark Connect."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

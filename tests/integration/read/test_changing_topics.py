@@ -1,7 +1,5 @@
 """Topics that come, grow, go and are created anew while a stream of a group reads them: no record is missed."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """A checkpoint that another query has written is refused, unless it is meant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any

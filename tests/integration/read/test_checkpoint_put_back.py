@@ -1,7 +1,5 @@
 """A checkpoint is behind its group: by the query's own commits, because it was put back, or by commits of others."""
 
-from __future__ import annotations
-
 import json
 import logging
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A topic is created again at each request of a micro-batch: nothing of the wrong one is read or committed."""
 
-from __future__ import annotations
-
 import threading
 import zlib
 from collections import Counter

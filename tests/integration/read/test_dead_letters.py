@@ -1,7 +1,5 @@
 """Records whose values cannot be decoded, in the topic of dead letters: before their offsets count, and never lost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Leaders move, brokers restart or freeze and connections break while a range is read: every record comes once."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """JSON values read as columns, compared with Spark's `from_json`, and written, compared with `to_json`."""
 
-from __future__ import annotations
-
 import random
 import re
 import struct

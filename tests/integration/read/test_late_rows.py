@@ -1,7 +1,5 @@
 """Partitions read in step by time (`maxTimestampSkew`): a watermark drops no rows of partitions that are behind."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A function in the read task: its rows, its errors, its end, and what a query commits and shows."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """What happens between two micro-batches: a stream's planner, asked as Spark asks it, with a real group behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

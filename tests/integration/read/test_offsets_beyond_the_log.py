@@ -3,8 +3,6 @@
 An unclean election does this, a reset with a typing error, or a topic that was created again on old brokers.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -4,8 +4,6 @@ Without one, because the only broker that has it is down, the others are read me
 leader epochs tell (KIP-320): records that the new leader has below the old offset are not skipped.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """`kafkagroup.pinned`: a batch that a group reads and commits as one block."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """Looking at a DataFrame of a group, without an action, lets nobody join the group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

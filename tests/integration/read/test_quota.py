@@ -1,7 +1,5 @@
 """A stream's own quota: what goes over the wire stays at the bound, whichever engine, slots and sizes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Sinks that skip the numbers of micro-batches that they have: a new checkpoint in front of them loses no records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Where a query goes on that has read little or nothing yet, beside what its group has committed."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

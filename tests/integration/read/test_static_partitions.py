@@ -1,7 +1,5 @@
 """`assign` with a group: the query commits to the group without membership, and only while the group has no members."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 

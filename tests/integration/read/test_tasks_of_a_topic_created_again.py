@@ -1,7 +1,5 @@
 """A topic is created again: tasks of before commit nothing for it, and no offset of before is taken for its own."""
 
-from __future__ import annotations
-
 from contextlib import closing, nullcontext
 
 import pytest

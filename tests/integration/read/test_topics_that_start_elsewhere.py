@@ -1,7 +1,5 @@
 """`startingOffsets` with a word for a topic: in batches, in new queries, for a topic that a query takes up later."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import ExitStack, closing

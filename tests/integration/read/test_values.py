@@ -1,7 +1,5 @@
 """Avro values and keys read as columns: a real topic, a real Spark, and a registry that answers as the test says."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

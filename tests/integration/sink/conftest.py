@@ -1,7 +1,5 @@
 """A fixture for tests of the exactly-once sink."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka

@@ -1,7 +1,5 @@
 """When Spark pickles a writer: the sink begins a batch then, and Spark promises nothing about it."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

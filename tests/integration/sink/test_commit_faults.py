@@ -1,7 +1,5 @@
 """Transactional commits of a group's offsets while connections, brokers and topics come and go."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -1,7 +1,5 @@
 """The exactly-once sink: two-phase commit with its tasks and driver killed between the steps."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Set

@@ -1,7 +1,5 @@
 """An exactly-once batch of thousands of tasks: its repair, and how many requests the driver needs for it."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Writing DataFrames and streams to Kafka with `format("kafkagroup")`."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Faults of an exactly-once sink's workers, drivers and settings, with a `read_committed` reader watching."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """An exactly-once sink and its brokers: answers lost, requests doubled, nodes killed between the steps."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

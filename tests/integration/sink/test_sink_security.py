@@ -1,7 +1,5 @@
 """Writing where one has to log in, and where rights or the password are wrong."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

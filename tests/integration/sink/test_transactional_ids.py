@@ -1,7 +1,5 @@
 """How many transactional ids the reads of a group leave behind: brokers keep each for seven days."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 

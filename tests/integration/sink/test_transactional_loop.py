@@ -1,7 +1,5 @@
 """The example of KIP-1050's demo loop."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

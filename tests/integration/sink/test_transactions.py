@@ -1,7 +1,5 @@
 """Offsets and records committed in transactions, on a real broker."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager

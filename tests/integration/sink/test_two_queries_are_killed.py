@@ -3,8 +3,6 @@
 KAFKAGROUP_KILLS and KAFKAGROUP_KILLS_SEED set how often, and when; the seed is printed.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

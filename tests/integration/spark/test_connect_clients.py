@@ -1,7 +1,5 @@
 """The guides over a Spark Connect server, from clients of other versions of Python and of Spark, which have no JVM."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The stream's driver dies by `kill -9` at a moment with a name, and another goes on from its checkpoint."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The driver of a stream ends without stopping it: nothing hangs, and its group is left."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

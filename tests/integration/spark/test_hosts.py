@@ -3,8 +3,6 @@
 KAFKAGROUP_HOSTS_MINUTES=20 spreads the cuts over so many minutes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

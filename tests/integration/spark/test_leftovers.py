@@ -1,7 +1,5 @@
 """A driver that reads many times keeps neither connections nor processes of the reads that are over."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """A declarative pipeline (`spark-pipelines run`) reads with a consumer group, and writes to a topic."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 All are marked `long`: a cluster is eight JVMs beside the brokers.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

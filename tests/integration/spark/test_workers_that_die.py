@@ -1,7 +1,5 @@
 """A Python worker is killed while it reads: the next attempt of its task reads the same, and nobody rebalances."""
 
-from __future__ import annotations
-
 import multiprocessing
 from contextlib import closing
 from multiprocessing.connection import Connection

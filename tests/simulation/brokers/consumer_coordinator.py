@@ -4,8 +4,6 @@ Each change of a group is in the group's log before the request is answered, so 
 knows everything except the timers.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import uuid

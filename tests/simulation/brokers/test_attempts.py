@@ -1,7 +1,5 @@
 """Simultaneous attempts of an exactly-once sink's tasks, with simulated coordinators: each has an id of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa

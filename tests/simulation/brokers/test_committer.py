@@ -1,7 +1,5 @@
 """The source's commits in both protocols of KIP-890, with simulated coordinators that count the requests."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import replace

@@ -5,8 +5,6 @@ and identities among them. The requests are sent to the simulated and to a real 
 are compared, except for member ids and producer ids.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """A static member whose coordinator moves during its join, with simulated coordinators."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import Subscription, encode_subscription

@@ -8,8 +8,6 @@ EndTxn is answered when the decision is in the log. The markers reach the groups
 after the answer an offset stays uncertain, and a record stays invisible.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable

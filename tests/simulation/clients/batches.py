@@ -4,8 +4,6 @@ Each batch is planned in a process of its own, which starts the keeper of the ba
 their records before Spark has written the output of the batch, so after a failure the records are not read again.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from typing import TypeVar

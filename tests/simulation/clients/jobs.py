@@ -5,8 +5,6 @@ a process of the driver and pickled for the tasks; another instance commits the 
 compared with the log; consecutive rows of a block are written as one row.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pickle

@@ -4,8 +4,6 @@ It commits by OffsetCommit after each lookup of records, in the generation of th
 assigns by the group's strategy, and ignores everything else that our queries tell each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Compare the rows that a task reads with the log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa

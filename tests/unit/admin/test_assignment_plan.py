@@ -1,7 +1,5 @@
 """A dry run gives what the leader would give."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import ClusterMetadata, Subscription, TopicPartition, load

@@ -1,7 +1,5 @@
 """Checkpoints as files: where a query is, and what has to change so that one of Spark's source continues."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

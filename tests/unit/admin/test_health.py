@@ -1,7 +1,5 @@
 """A group is stalled where it has a lag and its committed offset does not move."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

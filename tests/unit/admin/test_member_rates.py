@@ -1,7 +1,5 @@
 """The rate of each member, from two looks at its group."""
 
-from __future__ import annotations
-
 from assignors.model import TopicPartition
 from kafkagroup.admin.lag import rates_of
 from kafkagroup.admin.rows import MemberDescription, Rows

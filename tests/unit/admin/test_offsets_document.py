@@ -1,7 +1,5 @@
 """The document of `offsets export`: what it holds, and where it is valid."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import TopicPartition

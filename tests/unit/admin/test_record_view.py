@@ -1,7 +1,5 @@
 """What the bytes of a key or value are shown as."""
 
-from __future__ import annotations
-
 import base64
 import json
 import uuid

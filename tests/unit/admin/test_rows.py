@@ -1,7 +1,5 @@
 """Rows as Arrow, pandas and JSON: the same names and values in all, also of no rows."""
 
-from __future__ import annotations
-
 import pickle
 
 import pyarrow as pa

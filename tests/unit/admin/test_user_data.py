@@ -1,7 +1,5 @@
 """The user data of our own assignors and Java's, as an operator reads them."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import Assignment, TopicPartition, load

@@ -1,7 +1,5 @@
 """Rates, the time until a group has caught up, and rebalances, from samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings without prefix, positions and columns of `kafkagroup.arrow` become the connector's options."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime, timedelta, timezone
 

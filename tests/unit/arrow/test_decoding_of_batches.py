@@ -1,7 +1,5 @@
 """`arrow.decode_values` on batches of records: what the mode does, and which batches and arguments it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from uuid import UUID
 

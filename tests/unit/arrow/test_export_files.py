@@ -1,7 +1,5 @@
 """What an export writes: forms of files, files that are complete or not there, and the folder that is continued."""
 
-from __future__ import annotations
-
 import gc
 import io
 import json

@@ -1,7 +1,5 @@
 """Any stream of record batches is a table for the libraries that know Arrow's PyCapsule interface."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Finding strategies by name."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every strategy keeps its promises in random groups' lives, by the test kit that users have too."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

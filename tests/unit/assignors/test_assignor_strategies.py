@@ -1,7 +1,5 @@
 """What each strategy is for, and Java's known faults, which do not exist here."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import (

@@ -1,7 +1,5 @@
 """The shared vectors: data from the test suites of Kafka's clients, with the Java client's answers."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

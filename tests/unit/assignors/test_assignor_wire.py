@@ -1,7 +1,5 @@
 """The consumer protocol's bytes: what any client may send, and what no client should."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Balancing work by time: what is proved in docs/design/balance.md, and that nothing moves without a gain."""
 
-from __future__ import annotations
-
 import itertools
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Our strategies inside plain kafka-python consumers, on a real broker."""
 
-from __future__ import annotations
-
 from examples.kafka_python_sticky import main
 
 

@@ -1,7 +1,5 @@
 """`lag-balanced`: from lags, rates and user data to assignments."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 

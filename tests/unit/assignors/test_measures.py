@@ -1,7 +1,5 @@
 """The user data of `lag-balanced`: compact, and nothing in them makes a leader fail."""
 
-from __future__ import annotations
-
 import math
 import struct
 

@@ -1,7 +1,5 @@
 """`weighted`: partitions in proportion to capacities."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import AssignmentError, ClusterMetadata, Subscription, load

@@ -1,7 +1,5 @@
 """docs/cli.md is what the command line says, and names every command."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings of a command: a file, the environment, the command line; and passwords that nobody sees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Contexts: which one a command uses, what it takes from it, and secrets that nobody sees."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -1,7 +1,5 @@
 """The documents of commands that need no cluster fit their schemas, and CSV has the same names."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What people type by habit from other tools is understood; what is right already is not changed."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Help: it is there at once, complete, and readable in a terminal of 80 columns."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every command says in one line, with exit code 1, that no broker answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows as tables, JSON and CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

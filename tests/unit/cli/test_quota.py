@@ -1,7 +1,5 @@
 """`kafkagroup quota`: what changes something shows the change, and makes it with --yes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table of `watch`: no figure is cut in a terminal of 80 columns, and the line of the lag takes what is left."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

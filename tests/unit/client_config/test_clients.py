@@ -1,7 +1,5 @@
 """Java-named settings as both client libraries take them."""
 
-from __future__ import annotations
-
 import http.server
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """`config.providers`: values from files, folders and the environment, resolved by each process and never shown."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`sasl.jaas.config` in Java's syntax."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings

@@ -1,7 +1,5 @@
 """The page of Java's settings; tests/differential compares the settings themselves with the jar."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kafka_source.client_config.java_settings import as_markdown

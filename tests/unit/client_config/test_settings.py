@@ -1,7 +1,5 @@
 """Settings show no secret, wherever they are shown."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 

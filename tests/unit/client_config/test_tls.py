@@ -1,7 +1,5 @@
 """Certificates and keys, in every form that a Java user may have them."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 import subprocess

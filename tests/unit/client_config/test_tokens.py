@@ -1,7 +1,5 @@
 """OAUTHBEARER tokens from a provider that the user names, and Java's settings of AWS and Google translated to one."""
 
-from __future__ import annotations
-
 import sys
 import time
 import types

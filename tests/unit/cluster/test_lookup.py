@@ -1,7 +1,5 @@
 """What the driver asks of a cluster, and for how long it asks again."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is known of topics is kept, until it is invalid, old or incomplete."""
 
-from __future__ import annotations
-
 from assignors.model import TopicPartition
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.model.topic_selection import Topic

@@ -1,7 +1,5 @@
 """Where a stream goes on whose sink commits, and what is left of a batch that is replayed."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which of the group's offsets are committed again after a commit that may have been handled late."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Commit policies: which one a read has, and what each of them does with a membership that records."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Side groups: which names are private, and the pattern for lag monitors on the operations page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kafka_source.commits.side_groups import PATTERN, private_groups

@@ -1,7 +1,5 @@
 """The pure part of the doctor: from what was seen to findings."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Real Ivy runs, on a Maven repository in a folder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

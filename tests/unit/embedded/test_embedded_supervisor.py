@@ -1,7 +1,5 @@
 """The parent process of a node's JVM, with a shell in place of the JVM."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The proxy between plain sockets: a client, and an upstream that answers each request with its correlation id."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

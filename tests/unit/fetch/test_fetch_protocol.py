@@ -1,7 +1,5 @@
 """Our layouts of Fetch, by name and by topic id, against tables of messages and kafka-python's."""
 
-from __future__ import annotations
-
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import pytest

@@ -1,7 +1,5 @@
 """Fetches from a broker that is far away get larger, within a bound, and those of a throttled client do not."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

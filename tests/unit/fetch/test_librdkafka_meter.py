@@ -1,7 +1,5 @@
 """What is counted is what librdkafka says it has received, sooner or later."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

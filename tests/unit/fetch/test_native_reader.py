@@ -1,7 +1,5 @@
 """The native engine and a broker in trouble: what it waits for, what it tries again, and when it gives up."""
 
-from __future__ import annotations
-
 import re
 import socket
 import struct

@@ -1,7 +1,5 @@
 """When the leader asks for a rebalance for the sake of balance."""
 
-from __future__ import annotations
-
 from kafka_source.group.classic.balance import RebalanceBackoff
 
 

@@ -1,7 +1,5 @@
 """What `Membership` says in the same words for both protocols, before a broker has answered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace

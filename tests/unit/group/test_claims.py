@@ -1,7 +1,5 @@
 """Claims under an eager strategy: what is held, for whom, and how the leader says it."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 import pytest

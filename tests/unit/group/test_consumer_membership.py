@@ -1,7 +1,5 @@
 """The members of a query in the consumer protocol, while a batch is in flight."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing

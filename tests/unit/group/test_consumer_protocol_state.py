@@ -1,7 +1,5 @@
 """The rules of a member of the consumer protocol."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import replace
 from typing import cast

@@ -1,7 +1,5 @@
 """When a driver assumes that the sessions of its slots may have ended."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The rules of a join over all slots: one generation, who reads, what no longer matches. Without a broker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """What a query's membership says about itself before it has spoken to a broker, and why its slots rejoin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Offsets are committed and fetched by topic ids where the coordinator can, so that it refuses other incarnations."""
 
-from __future__ import annotations
-
 import base64
 import uuid
 from collections.abc import Iterator

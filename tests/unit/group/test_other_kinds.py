@@ -1,7 +1,5 @@
 """Which kind of group refuses a consumer."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafka_source.group.classic.strategies import kind_of

@@ -1,7 +1,5 @@
 """A query's speed is measured while it is behind, and never by what there happens to be to read."""
 
-from __future__ import annotations
-
 import math
 import random
 

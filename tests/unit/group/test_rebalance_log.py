@@ -1,7 +1,5 @@
 """What a rebalance changed, from the assignments and members before and after it."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors.model import TopicPartition

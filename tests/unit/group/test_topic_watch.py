@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import uuid
 
 from kafka_source.group.model import Topics

@@ -1,7 +1,5 @@
 """Which partitions have no reader, and after which looks they are healed."""
 
-from __future__ import annotations
-
 import uuid
 
 from hypothesis import given

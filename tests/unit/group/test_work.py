@@ -1,7 +1,5 @@
 """What the leader knows of the work in partitions; a cluster that does not answer does not hold up the group."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from contextlib import closing

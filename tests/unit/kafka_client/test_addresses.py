@@ -1,7 +1,5 @@
 """A host name with several addresses, some of which answer nothing, as behind a firewall that drops packets."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Brokers of one cluster that answer differently, because one of them is cut off from its controllers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

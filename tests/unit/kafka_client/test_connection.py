@@ -1,7 +1,5 @@
 """What became of a connection that was not made: lost, which passes, or refused, which does not."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """A peer's length is checked before memory is allocated, and first bytes that are not Kafka's are named."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 import tracemalloc

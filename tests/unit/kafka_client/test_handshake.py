@@ -1,7 +1,5 @@
 """What a client says of itself before its first request."""
 
-from __future__ import annotations
-
 import re
 
 from kafka_source.kafka_client import Endpoint

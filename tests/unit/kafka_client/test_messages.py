@@ -1,7 +1,5 @@
 """Responses are decoded in time and memory that are linear in their size, whatever a peer sends."""
 
-from __future__ import annotations
-
 import struct
 import time
 

@@ -1,7 +1,5 @@
 """Tokens for OAUTHBEARER: when a token server that fails ends a login, and what waits for it meanwhile."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

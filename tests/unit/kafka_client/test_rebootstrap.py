@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from kafka_source.kafka_client import Recovery
 
 

@@ -1,7 +1,5 @@
 """The pauses before a client connects again to a broker that it could not reach."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 

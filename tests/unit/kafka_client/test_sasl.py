@@ -1,7 +1,5 @@
 """Logins: what is sent, and which answers of a broker are refused."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

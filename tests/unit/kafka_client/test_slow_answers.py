@@ -1,7 +1,5 @@
 """A peer that sends a byte now and then: none of our connections waits for the end of its response."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A broker whose quotas hold the control plane back (KIP-219): it reads nothing from a connection for a while."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Every metric is declared once: the page, the dashboard and the alert rules name these and no others."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What scrapers, collectors and files get; Prometheus' own parser and OpenTelemetry's own messages read it."""
 
-from __future__ import annotations
-
 import logging
 import stat
 import threading

@@ -1,7 +1,5 @@
 """From the progress of a query to the figures of each metric."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors.model import TopicPartition

@@ -1,7 +1,5 @@
 """When a record was written, from the ends of its partition as triggers saw them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Starting the metrics of a session."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any

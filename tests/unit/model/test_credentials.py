@@ -1,7 +1,5 @@
 """Which slots of a task have to be verified."""
 
-from __future__ import annotations
-
 from kafka_source.model.credentials import SlotCredentials, representative_slots
 
 

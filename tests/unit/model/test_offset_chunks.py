@@ -1,7 +1,5 @@
 """Offsets are split into commits that a coordinator accepts."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

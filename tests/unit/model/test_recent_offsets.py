@@ -1,7 +1,5 @@
 """Offsets that Spark gives back are parsed once, and each as `StreamOffset.from_json` parses it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Targets of a rewind: which offsets they mean, and how they are written."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import TopicPartition

@@ -1,7 +1,5 @@
 """Record batches made without the native engine's libraries (kafka-python, zlib, pyarrow), and rows out of Arrow."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The modules of the Rust kernel import each other in one direction only, as the packages of Python do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """Avro values are decoded by their own writer schemas into a column of the reader schema."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """What a value may cost: a record takes memory up to a limit, and a batch ends when it is full."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

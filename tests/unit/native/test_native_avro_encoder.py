@@ -1,7 +1,5 @@
 """What the kernel writes as Avro is read back equal by fastavro and by the kernel itself."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import json

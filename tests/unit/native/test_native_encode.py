@@ -1,7 +1,5 @@
 """Arrow rows to record batches: the bytes that kafka-python would make, in batches that a model of the rules makes."""
 
-from __future__ import annotations
-
 import io
 import platform
 import struct

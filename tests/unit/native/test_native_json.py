@@ -1,7 +1,5 @@
 """Random JSON values of random types: read as Python's json reads them, and written so that they come back."""
 
-from __future__ import annotations
-
 import json
 import random
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Batches are sized by rows and bytes, large values fit, and what unpacks without end is stopped."""
 
-from __future__ import annotations
-
 import threading
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """Values keep their meaning where a schema has changed: compared with fastavro, and with what was written."""
 
-from __future__ import annotations
-
 import io
 import json
 from datetime import date, datetime, timedelta, timezone

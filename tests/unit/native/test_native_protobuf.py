@@ -1,7 +1,5 @@
 """Protobuf values are decoded into columns, and columns encoded, equal to what Google's runtime makes of the same bytes."""
 
-from __future__ import annotations
-
 import importlib
 import random
 import struct

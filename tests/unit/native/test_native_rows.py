@@ -1,7 +1,5 @@
 """Every record comes out once, as it was written, in every codec, and only those asked for."""
 
-from __future__ import annotations
-
 import datetime
 import struct
 from dataclasses import replace

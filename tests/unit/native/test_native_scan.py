@@ -1,7 +1,5 @@
 """The scan of a record set's headers, against a model of it in Python and against the decoder."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

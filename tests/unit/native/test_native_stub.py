@@ -1,7 +1,5 @@
 """The stub of the native engine says what the built module has: mypy's stubtest compares them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Control batches are never rows, and aborted transactions are left out (KIP-98)."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """The assignors that a query's options name."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import Assignor

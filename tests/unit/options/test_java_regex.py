@@ -1,7 +1,5 @@
 """`subscribePattern` in Java's syntax finds the topics that Spark would find."""
 
-from __future__ import annotations
-
 import re
 import string
 

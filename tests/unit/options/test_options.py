@@ -1,7 +1,5 @@
 """Options: every wrong one is refused by name, with what it got and what it takes."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """Options of recovery reach every client, with and without their prefix."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafka_source.client_config import librdkafka_config

@@ -1,7 +1,5 @@
 """The options that decode values: what goes together, and what is refused at `load()`."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafka_source.errors import OptionError

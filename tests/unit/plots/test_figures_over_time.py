@@ -1,7 +1,5 @@
 """What the pictures show, computed from samples."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

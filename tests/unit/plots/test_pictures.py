@@ -1,7 +1,5 @@
 """The pictures: what is on them, and the command that writes them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

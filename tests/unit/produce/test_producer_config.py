@@ -1,7 +1,5 @@
 """The configuration of the sink's producers."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer

@@ -1,7 +1,5 @@
 """The native sink against a broker with troubles: nothing lost, nothing twice, in order, and told in time."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Slots that share a quota: each fetch has a turn of its own, and what a slot leaves is the others'."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Tasks ask the driver over a real socket, and fall back on their share without it."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

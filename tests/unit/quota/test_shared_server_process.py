@@ -1,7 +1,5 @@
 """One server process for the short-lived processes of a Spark driver, found by a file that nobody else can read."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """How a stream's driver cuts micro-batches to its quota."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """How the size of micro-batches follows `targetTriggerDuration`, on models of a query's speed."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The notices of a wheel name what is linked in, and nothing that only the compiler runs."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

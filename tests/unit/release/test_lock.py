@@ -1,7 +1,5 @@
 """CI installs the versions of `.ci/requirements.txt`; it must have all that `pyproject.toml` asks for."""
 
-from __future__ import annotations
-
 import re
 from importlib import metadata
 from pathlib import Path

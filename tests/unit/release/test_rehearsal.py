@@ -1,7 +1,5 @@
 """The rehearsal's index is one that pip can install from, and a tag of another version is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `./run` installs by itself: everything that the project needs, except its native engine."""
 
-from __future__ import annotations
-
 import pytest
 
 from release.requirements import requirements

@@ -1,7 +1,5 @@
 """pip asks for the native engine exactly where a wheel of it is built, and every wheel is built by a workflow."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from pathlib import Path

@@ -3,8 +3,6 @@
 A published wheel has the notices of Rust's standard library, and says nothing of the machine that built it.
 """
 
-from __future__ import annotations
-
 import subprocess
 import zipfile
 from pathlib import Path

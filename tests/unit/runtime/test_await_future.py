@@ -1,7 +1,5 @@
 """Waiting for an answer: it comes, it does not, or who waits is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

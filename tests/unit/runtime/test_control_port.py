@@ -1,7 +1,5 @@
 """A control port answers who knows its secret, over a real socket."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Deadlines around calls that do not keep their own."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """A block that one process of a user at a time is in."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A failpoint does nothing but what a test has installed in the process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

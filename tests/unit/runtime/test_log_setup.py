@@ -1,7 +1,5 @@
 """The log of Spark's Python processes, set by an option or by an environment variable."""
 
-from __future__ import annotations
-
 import logging
 import re
 

@@ -1,7 +1,5 @@
 """What a process keeps for later: made once, bounded, closed when given up, and not inherited by a forked child."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Pauses double up to a limit, and another attempt is made only where that is allowed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A driver process that is told to end leaves its group first, wherever the signal meets it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

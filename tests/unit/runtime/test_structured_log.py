@@ -1,7 +1,5 @@
 """Log lines with named fields, as text and as JSON, on standard error and in Spark's capture of a worker's log."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

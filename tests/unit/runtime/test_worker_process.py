@@ -1,7 +1,5 @@
 """A worker's loaded modules cost its garbage collections nothing from the second task on."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

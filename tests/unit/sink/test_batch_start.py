@@ -1,7 +1,5 @@
 """A batch begins when its writer is pickled: once, and only in the driver's process that creates writers."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """The commit messages of a batch's tasks: each is a task result of Spark, and the commit process reads all of them."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Columns, records and partitions of the sink."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any, cast
 

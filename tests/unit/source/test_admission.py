@@ -1,7 +1,5 @@
 """How far a micro-batch reads: never backwards, never beyond what exists, and within the limits that apply."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 

@@ -1,7 +1,5 @@
 """Partitions in step by time: over random logs no record is planned too early, and every record is planned once."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """When a trigger is attempted again, and until when."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What holds of every decision where a partition continues, whatever the query, its group and the log say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import assume, given

@@ -1,7 +1,5 @@
 """Every planned range is in exactly one task, with its slot's credentials and its share of the quota."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The words earliest and latest stay in the plan of a batch, and a task replaces them by the offsets of its time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial

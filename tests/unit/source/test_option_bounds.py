@@ -1,7 +1,5 @@
 """Where the options let partitions start and end, before a cluster is asked."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

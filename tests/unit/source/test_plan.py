@@ -1,7 +1,5 @@
 """Plans: pieces cover what is to be read without gap or overlap, and a replay gives the same plan."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

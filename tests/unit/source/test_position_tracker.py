@@ -1,7 +1,5 @@
 """Where a stream continues: what its checkpoint, its group and the log say, in every combination."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 

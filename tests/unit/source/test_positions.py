@@ -1,7 +1,5 @@
 """Where a query continues, which rewinds it has followed, and what it commits: the rules, without a broker."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule

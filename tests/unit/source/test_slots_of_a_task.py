@@ -1,7 +1,5 @@
 """Which slots a task verifies, and that it yields no record before they are known to be held."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """How far a paused or stopped query reads, and when it may leave its group."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Topics that were deleted or created again are found, reported once, and read from their first record."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 

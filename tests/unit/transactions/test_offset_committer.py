@@ -1,7 +1,5 @@
 """The name of the transactional id with which members commit offsets, and users who may not use one."""
 
-from __future__ import annotations
-
 import pytest
 
 from assignors import TopicPartition

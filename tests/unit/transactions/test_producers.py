@@ -1,7 +1,5 @@
 """Producers that take a transactional id: when, for how long, and what is heard of their trouble."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches of raw records become columns: what the mode does, what the registry is asked, and what a replay has."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The Avro schema that a column gets is the one of Spark's `SchemaConverters.toAvroType`."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Rows of Spark become values: those of batches, and those that Spark 4.0 hands over one by one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """What may precede a value: bytes as each specification has them, and which schema they mean."""
 
-from __future__ import annotations
-
 import json
 import struct
 import uuid

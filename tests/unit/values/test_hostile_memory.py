@@ -3,8 +3,6 @@
 python -m tests.unit.values.test_hostile_memory FILE is the worker, which prints both peaks.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

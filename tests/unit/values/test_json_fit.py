@@ -1,7 +1,5 @@
 """Columns that a JSON Schema excludes, and the error; a column of which a row is valid is never refused."""
 
-from __future__ import annotations
-
 import json
 import random
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The client of a schema registry, against a real HTTP server of the test's."""
 
-from __future__ import annotations
-
 import base64
 import json
 import pickle

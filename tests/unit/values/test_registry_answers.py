@@ -1,7 +1,5 @@
 """What each answer of a registry does, in the driver and in a task of each mode: the fault, the error, the repeats."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator

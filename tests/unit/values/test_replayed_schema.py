@@ -1,7 +1,5 @@
 """A batch that is replayed after a restart, when its column has a newer schema."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

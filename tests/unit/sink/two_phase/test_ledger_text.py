@@ -1,7 +1,5 @@
 """Text in the ledger's groups that is no decision is refused, before it takes memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

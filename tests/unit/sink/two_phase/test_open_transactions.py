@@ -1,7 +1,5 @@
 """Whose transactions are whose."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing, nullcontext
 
