@@ -589,8 +589,8 @@ class NativeReader:
         except RetriableError as problem:
             if not self._engine.was_reached:
                 raise
-            # All brokers may be moving to new addresses, and the ranges have their own time limit. Meanwhile no broker
-            # tells the end of a log, and after a rebootstrap the known metadata are empty.
+            # All brokers may be moving to new addresses, and the ranges have their own time limit. Without an answer
+            # the end of a log is unknown, and after a rebootstrap the known metadata are empty.
             for part in self._without_broker():
                 part.problem, part.short_since = str(problem), None
         else:

@@ -85,7 +85,7 @@ def without(trace: Trace, action: str) -> Trace:
 
 
 def test_the_specification_can_do_what_sinks_do_and_not_what_they_must_not_do(tmp_path: Path) -> None:
-    real = [begin_of(one, 70) for one in traces(5, 19)]
+    real = [begin_of(one, 70) for one in traces(5, 26)]
     assert len(real) == 2
     wrong = [
         moved(real[0], "Decide", before="Prepared"),

@@ -80,6 +80,7 @@ class Trace(JobsWatch, TransactionsWatch):
     _aborting: set[str] = field(default_factory=set)
     _opened: dict[str, int] = field(default_factory=dict)
     _deciding: set[str] = field(default_factory=set)
+    _decided: set[int] = field(default_factory=set)
     _last: dict[int, int] = field(default_factory=dict)
     _ended: dict[int, int] = field(default_factory=dict)
 
@@ -133,6 +134,9 @@ class Trace(JobsWatch, TransactionsWatch):
                 {"a": "Write", "s": attempt.slot},
                 {"a": "Prepared", "s": attempt.slot, "k": attempt.driver, "t": attempt.task},
             ]
+        elif self._began[attempt.driver] not in self._decided:
+            # The replay of a decided batch writes nothing.
+            self.unsuitable = self.unsuitable or "a task has no rows"
 
     def checkpointed(self, driver: int) -> None:
         if driver in self._began:
@@ -200,6 +204,8 @@ class Trace(JobsWatch, TransactionsWatch):
             done.remove(f"{kind} again")
             return
         if kind == "driver" and kind in done:
+            if self._began[driver] in self._decided:
+                self.unsuitable = self.unsuitable or "a commit fails after its decision"
             self._tell("GiveUpBatch" if request.producer_epoch >= 0 else "InitDriver", k=driver)
             return
         self._tell_init(driver, kind, done)
@@ -260,6 +266,7 @@ class Trace(JobsWatch, TransactionsWatch):
             self._tell("Finished", k=driver)
         elif request.committed and name in self._deciding:
             self._tell("Decide", k=driver)
+            self._decided.add(self._began[driver])
         elif not request.committed:
             self.unsuitable = self.unsuitable or f"the transaction of {name} is aborted"
 
