@@ -141,7 +141,6 @@ impl<'a> Compiler<'a> {
         };
         let wanted = reader.logical.as_ref()?;
         let nanos = match (writer.logical.as_ref().unwrap_or(wanted), wanted) {
-            (Logical::Other(_), Logical::Other(_)) => return Some(plain()),
             (Logical::Date, Logical::Date) => return Some(plain()),
             (Logical::Decimal { scale, .. }, Logical::Decimal { .. }) => {
                 let Shape::Decimal { scale: of_column, .. } = slot.shape else { return None };

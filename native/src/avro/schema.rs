@@ -68,8 +68,6 @@ pub enum Logical {
         precision: u32,
         scale: u32,
     },
-    /// A logical type that is unknown or does not fit its type.
-    Other(Arc<str>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,16 +104,16 @@ impl fmt::Display for Logical {
                 write!(f, "{}timestamp-{}", if *utc { "" } else { "local-" }, unit.name())
             }
             Self::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
-            Self::Other(name) => f.write_str(name),
         }
     }
 }
 
 impl Type {
-    /// Makes a type without a name; `object`, which defines it in the schema, may give its logical type.
+    /// Makes a type without a name; `object`, which defines it in the schema, may give its logical type. A logical type
+    /// that is unknown or does not fit is ignored, as Avro's specification demands.
     fn without_name(kind: Kind, object: &Map<String, Value>) -> Self {
         let name = object.get("logicalType").and_then(Value::as_str);
-        let logical = name.map(|name| logical(name, &kind, object).unwrap_or_else(|| Logical::Other(name.into())));
+        let logical = name.and_then(|name| logical(name, &kind, object));
         Self { kind, logical, ..NULL.clone() }
     }
 }
@@ -473,20 +471,16 @@ mod tests {
             schema.get(schema.root).logical.clone()
         };
         let decimal = |precision, scale| Some(Logical::Decimal { precision, scale });
-        let ignored = |name: &str| Some(Logical::Other(name.into()));
         assert_eq!(
             logical(r#"{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}"#),
             decimal(9, 2)
         );
-        assert_eq!(
-            logical(r#"{"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 9}"#),
-            ignored("decimal")
-        );
+        assert_eq!(logical(r#"{"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 9}"#), None);
         let fixed = |precision| {
             let head = r#"{"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": "#;
             logical(&format!("{head}{precision}}}"))
         };
-        assert_eq!((fixed(9), fixed(10)), (decimal(9, 0), ignored("decimal")));
-        assert_eq!(logical(r#"{"type": "long", "logicalType": "date"}"#), ignored("date"));
+        assert_eq!((fixed(9), fixed(10)), (decimal(9, 0), None));
+        assert_eq!(logical(r#"{"type": "long", "logicalType": "date"}"#), None);
     }
 }

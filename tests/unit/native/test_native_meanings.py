@@ -23,6 +23,10 @@ def decimal(precision: int, scale: int) -> dict[str, Any]:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
+def of_users(kind: str) -> dict[str, Any]:
+    return {"type": kind, "logicalType": "of-users"}
+
+
 def read(written: Any, wanted: Any, value: Any) -> tuple[Any, list[str]]:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(written), value)
@@ -42,6 +46,11 @@ def read(written: Any, wanted: Any, value: Any) -> tuple[Any, list[str]]:
         (decimal(10, 2), decimal(12, 4), Decimal("19.99"), Decimal("19.9900")),
         (decimal(12, 4), decimal(10, 2), Decimal("19.9900"), Decimal("19.99")),
         (decimal(64, 2), decimal(64, 2), Decimal("12.34"), Decimal("12.34")),
+        # Avro's specification: an unknown logical type is ignored.
+        (of_users("long"), MILLIS, 5, datetime(1970, 1, 1, 0, 0, 0, 5000, timezone.utc)),
+        (MILLIS, of_users("long"), AT, round(AT.timestamp() * 1000)),
+        (of_users("int"), {"type": "int", "logicalType": "date"}, 5, date(1970, 1, 6)),
+        ("int", of_users("float"), 5, 5.0),
     ],
 )
 def test_a_value_is_what_was_written(written: Any, wanted: Any, value: Any, seen: Any) -> None:
