@@ -216,4 +216,4 @@ def _tls(settings: Settings) -> dict[str, str]:
 def _pem(name: str, pem: Pem | None) -> dict[str, str]:
     if pem is None:
         return {}
-    return {f"{name}.location": pem.location} if pem.location else {f"{name}.pem": pem.text}
+    return {f"{name}.location": pem.location} if pem.location else {f"{name}.pem": pem.read()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kafka_source.client_config.settings import shown
 from kafka_source.errors import OptionError
 
 _DEFAULT_PORT = 9092
@@ -32,6 +33,8 @@ def parse_servers(servers: str) -> tuple[Endpoint, ...]:
     Raises:
         OptionError: The list is empty, or an endpoint is malformed.
     """
+    got = shown("bootstrap.servers", servers) or None
+    malformed = OptionError("kafka.bootstrap.servers", got, "host:port, several separated by commas")
     found = []
     for server in filter(None, (part.strip() for part in servers.split(","))):
         protocol = _PROTOCOL.match(server)
@@ -42,8 +45,8 @@ def parse_servers(servers: str) -> tuple[Endpoint, ...]:
         host = host[1:-1] if host[:1] + host[-1:] == "[]" else host
         # Check the port, because for port 99999 the operating system would connect to port 34463.
         if not _PORT.fullmatch(port) or int(port) > _MAX_PORT or not _HOST.fullmatch(host):
-            raise OptionError("kafka.bootstrap.servers", servers, "host:port, several separated by commas")
+            raise malformed
         found.append(Endpoint(host, int(port)))
     if not found:
-        raise OptionError("kafka.bootstrap.servers", servers or None, "host:port, several separated by commas")
+        raise malformed
     return tuple(found)

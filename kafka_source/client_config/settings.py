@@ -84,7 +84,7 @@ class Settings(Mapping[str, str]):
 
     def shown(self, name: str) -> str:
         """Return a setting for an error or a log line, with unresolved variables; the value of a secret is hidden."""
-        return str(_shown(name, self._given[name]))
+        return str(shown(name, self._given[name]))
 
     @property
     def _values(self) -> dict[str, str]:
@@ -158,11 +158,12 @@ def is_secret(name: str) -> bool:
 
 def hidden(config: Mapping[str, object]) -> dict[str, object]:
     """Return a copy of a configuration that can be shown: secrets and values that are not scalars become `*****`."""
-    shown: Mapping[str, object] = config.given if isinstance(config, Settings) else config
-    return {name: _shown(name.replace("_", "."), value) for name, value in shown.items()}
+    given: Mapping[str, object] = config.given if isinstance(config, Settings) else config
+    return {name: shown(name.replace("_", "."), value) for name, value in given.items()}
 
 
-def _shown(name: str, value: object) -> str | int | float:
+def shown(name: str, value: object) -> str | int | float:
+    """Return a value that can be shown: secrets, logins in URLs, and values that are not scalars become `*****`."""
     if is_secret(name) or not isinstance(value, (str, int, float)):
         return HIDDEN
     return _LOGIN_IN_URL.sub(f"//{HIDDEN}@", value) if isinstance(value, str) else value

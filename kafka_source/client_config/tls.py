@@ -43,14 +43,9 @@ class Pem:
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> Pem:
-        """Return the PEM of a setting, which is the text itself or, with the suffix `.location`, the path of a file.
-
-        Properties files and environment variables have the text in one line, with spaces or `\\n` as line ends.
-        """
+        """Return the PEM of a setting, which is the text itself or, with the suffix `.location`, the path of a file."""
         value = settings[name]
-        if name.endswith(".location"):
-            return cls(f"kafka.{name}", value)
-        return cls(f"kafka.{name}", text=_BLOCK.sub(_lines_of_block, value.replace("\\n", "\n")))
+        return cls(f"kafka.{name}", value) if name.endswith(".location") else cls(f"kafka.{name}", text=value)
 
     @property
     def shown(self) -> str:
@@ -58,15 +53,21 @@ class Pem:
         return self.location or "inline PEM"
 
     def read(self) -> str:
-        """Return the text.
+        """Return the blocks of the text, without its comments, which may be in any encoding.
+
+        Properties files and environment variables have the text in one line, with spaces or `\\n` as line ends.
 
         Raises:
-            OptionError: The file does not exist on this machine or cannot be read.
+            OptionError: The file cannot be read on this machine, or there are no blocks.
         """
-        return self.text or _read(self.location, self.option).decode("ascii", "ignore")
+        text = _read(self.location, self.option).decode("latin-1") if self.location else self.text
+        blocks = "".join(map(_lines_of_block, _BLOCK.finditer(text.replace("\\n", "\n"))))
+        if not blocks:
+            raise OptionError(self.option, self.shown, "PEM, which begins with -----BEGIN")
+        return blocks
 
 
-_BLOCK = re.compile(r"-----BEGIN ([^-]+)-----(.*?)-----END \1-----", re.DOTALL)
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([!-~\s]*?)-----END \1-----", re.ASCII)
 
 
 def _lines_of_block(block: re.Match[str]) -> str:
@@ -200,7 +201,11 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
         except ssl.SSLError:
             raise OptionError(tls.authorities.option, tls.authorities.shown, "PEM certificates") from None
     if tls.revoked:
-        context.load_verify_locations(cafile=tls.revoked)
+        try:
+            context.load_verify_locations(cafile=tls.revoked)
+        except OSError as problem:
+            takes = f"a PEM file with revoked certificates on this machine ({problem.strerror})"
+            raise OptionError("kafka.ssl.crl.location", tls.revoked, takes) from None
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 

@@ -149,6 +149,63 @@ def test_an_error_names_the_option_that_is_set(stores: Stores) -> None:
         assert caught.value.option == option
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("ssl.truststore.location", b""),
+        ("ssl.truststore.location", "# Főtanúsítvány".encode()),
+        ("ssl.ca.location", b"\xff\xfe"),
+        ("ssl.keystore.location", b""),
+        ("ssl.crl.location", None),
+        ("ssl.crl.location", b""),
+        ("ssl.crl.location", b"revoked"),
+    ],
+)
+def test_a_file_without_pem_is_named(tmp_path: Path, name: str, content: bytes | None) -> None:
+    path = tmp_path / "file.pem"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(OptionError, match=rf"kafka\.{name} got '{path}'; it takes .*PEM") as caught:
+        context_of(Settings({**TLS, name: str(path)}))
+    assert ("No such file" in str(caught.value)) == (content is None)
+
+
+@pytest.mark.parametrize("comment", ["", "friendlyName: Müller\n", "# Főtanúsítvány\n"])
+@pytest.mark.parametrize("inline", [True, False])
+def test_comments_are_no_part_of_pem(stores: Stores, tmp_path: Path, comment: str, inline: bool) -> None:
+    def given(name: str) -> str:
+        text = comment + stores.text(name)
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return text if inline else str(path)
+
+    names = ("certificates", "certificate_chain", "key") if inline else ("location", "location", "")
+    settings = {f"ssl_truststore_{names[0]}": given("cert.pem")}
+    settings |= {f"ssl_keystore_{names[1]}": given("cert.pem" if inline else "both.pem")}
+    config, context = both(**settings | ({"ssl_keystore_key": given("key.pem")} if inline else {}))
+    assert len(context.get_ca_certs()) == 1
+    if inline:
+        assert config["ssl.ca.pem"] == stores.text("cert.pem")
+
+
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(st.data())
+def test_any_content_is_read_or_the_option_is_named(stores: Stores, tmp_path: Path, data: st.DataObject) -> None:
+    pieces = [
+        stores.text("cert.pem"),
+        stores.text("key.pem"),
+        "-----BEGIN CERTIFICATE-----",
+        "-----END CERTIFICATE-----",
+    ]
+    names = ["ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.crl.location"]
+    name = data.draw(st.sampled_from(names))
+    text = "\n".join(data.draw(st.lists(st.sampled_from([*pieces, "ü"]) | st.text(max_size=5), min_size=1)))
+    path = tmp_path / "any.pem"
+    path.write_text(text, encoding="utf-8", errors="replace")
+    with contextlib.suppress(OptionError):
+        context_of(Settings({**TLS, name: str(path) if name.endswith("location") else text}))
+
+
 def test_librdkafka_names(stores: Stores) -> None:
     config, context = both(
         ssl_ca_location=stores.path("cert.pem"),

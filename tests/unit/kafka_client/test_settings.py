@@ -48,6 +48,11 @@ def test_malformed_servers_are_refused_by_the_options_name(servers: str) -> None
         parse_servers(servers)
 
 
+def test_a_login_in_the_address_of_a_broker_is_not_shown() -> None:
+    with pytest.raises(OptionError, match=r"SASL_SSL://\*{5}@broker:9092"):
+        parse_servers("SASL_SSL://alice:s3cret@broker:9092")
+
+
 def test_times_are_those_of_the_settings() -> None:
     settings = ConnectionSettings.of(
         Settings({"bootstrap.servers": "a:1", "request.timeout.ms": "1500", "retry.backoff.ms": "20"})
