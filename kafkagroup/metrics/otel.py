@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
-from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProvider, Observation
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, MeterProvider, Observation
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
@@ -18,6 +20,31 @@ from kafkagroup.metrics.exporter import Update
 
 _SYSTEM = ("messaging.system", "kafka")
 _PATH = "/v1/metrics"
+
+_Gauges: TypeAlias = dict[Metric, dict[tuple[str, ...], float]]
+
+
+class _OpenGauges:
+    """The gauges of all open exporters of a meter provider, which keeps an instrument and its callback for ever."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.lock = threading.Lock()
+        self.of: dict[OpenTelemetryExporter, _Gauges] = {}
+        for metric in METRICS:
+            if metric.kind is Kind.GAUGE:
+                meter.create_observable_gauge(metric.otel, [self._reader_of(metric)], metric.unit, metric.doc)
+
+    def _reader_of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def read(_: CallbackOptions) -> Iterable[Observation]:
+            with self.lock:
+                figures = {values: figure for own in self.of.values() for values, figure in own[metric].items()}
+            return [Observation(figure, attributes_of(metric, values)) for values, figure in figures.items()]
+
+        return read
+
+
+_PROVIDERS: WeakKeyDictionary[MeterProvider, _OpenGauges] = WeakKeyDictionary()
+_LOCK = threading.Lock()
 
 
 class OpenTelemetryExporter:
@@ -32,22 +59,24 @@ class OpenTelemetryExporter:
 
     def __init__(self, provider: MeterProvider) -> None:
         meter = provider.get_meter("kafkagroup", __version__)
-        self._lock = threading.Lock()
-        self._gauges: dict[Metric, dict[tuple[str, ...], float]] = {}
+        with _LOCK:
+            if provider not in _PROVIDERS:
+                _PROVIDERS[provider] = _OpenGauges(meter)
+            self._open = _PROVIDERS[provider]
+        self._gauges: _Gauges = {metric: {} for metric in METRICS if metric.kind is Kind.GAUGE}
+        with self._open.lock:
+            self._open.of[self] = self._gauges
         self._counters: dict[Metric, Counter] = {}
         self._histograms: dict[Metric, Histogram] = {}
         for metric in METRICS:
-            if metric.kind is Kind.GAUGE:
-                self._gauges[metric] = {}
-                meter.create_observable_gauge(metric.otel, [self._reader_of(metric)], metric.unit, metric.doc)
-            elif metric.kind is Kind.COUNTER:
+            if metric.kind is Kind.COUNTER:
                 self._counters[metric] = meter.create_counter(metric.otel, metric.unit, metric.doc)
-            else:
+            elif metric.kind is Kind.HISTOGRAM:
                 self._histograms[metric] = meter.create_histogram(metric.otel, metric.unit, metric.doc)
 
     def export(self, update: Update) -> None:
         """Record an update for the provider's readers."""
-        with self._lock:
+        with self._open.lock:
             for series in update.gone:
                 self._gauges[series.metric].pop(series.values, None)
             for point in update.points:
@@ -60,15 +89,9 @@ class OpenTelemetryExporter:
                     self._histograms[metric].record(point.value, attributes_of(metric, values))
 
     def close(self) -> None:
-        """Do nothing, because the provider belongs to the program."""
-
-    def _reader_of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def read(_: CallbackOptions) -> Iterable[Observation]:
-            with self._lock:
-                figures = dict(self._gauges[metric])
-            return [Observation(figure, attributes_of(metric, values)) for values, figure in figures.items()]
-
-        return read
+        """Remove the gauges. The provider stays open, because it belongs to the program."""
+        with self._open.lock:
+            self._open.of.pop(self, None)
 
 
 class OtlpExporter(OpenTelemetryExporter):
@@ -102,6 +125,7 @@ class OtlpExporter(OpenTelemetryExporter):
     def close(self) -> None:
         """Export the remaining metrics, and stop."""
         self._provider.shutdown()
+        super().close()
 
 
 def service() -> Resource:

@@ -1,9 +1,11 @@
 """What scrapers, collectors and files get; Prometheus' own parser and OpenTelemetry's own messages read it."""
 
+import gc
 import logging
 import stat
 import threading
 import urllib.request
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as OtlpMetric
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from prometheus_client import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -24,7 +28,7 @@ from kafkagroup.metrics import Update, catalog, read_samples
 from kafkagroup.metrics.catalog import Series, point
 from kafkagroup.metrics.exporter import Exports, SampleFile
 from kafkagroup.metrics.meter import QueryMeter
-from kafkagroup.metrics.otel import OtlpExporter, service
+from kafkagroup.metrics.otel import OpenTelemetryExporter, OtlpExporter, service
 from kafkagroup.metrics.prometheus import PrometheusEndpoint
 from tests.support.progresses import START, end_of, progress_of
 
@@ -32,6 +36,8 @@ TOPIC = 'or"ders\\'
 A = TopicPartition(TOPIC, 0)
 FIGURES = DriverFigures(round(START * 1000), "billing", (Commit(1, 20.0), Commit(2, 400.0)))
 UPDATE = QueryMeter("orders").progress(progress_of(0, end_of({A: Span(0, 60, 0)}, FIGURES), {A: 100}), START)
+SERIES = ("orders", "0", "billing", "0", TOPIC, "0")
+LAG, RECORDS = catalog.LAG_RECORDS.otel, catalog.RECORDS.otel
 LABELS = {"query": "orders", "source": "0", "group": "billing"}
 
 
@@ -130,6 +136,40 @@ def test_the_environment_may_name_the_service(monkeypatch: pytest.MonkeyPatch, n
     assert service().attributes["service.name"] == (name or "kafkagroup")
 
 
+def test_a_closed_exporter_leaves_no_gauges_in_the_programs_provider() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+
+    def figures() -> dict[str, float]:
+        found = reader.get_metrics_data()
+        metrics = [m for r in found.resource_metrics for s in r.scope_metrics for m in s.metrics] if found else []
+        points = [(metric.name, one) for metric in metrics for one in metric.data.data_points]
+        return {name: one.value for name, one in points if isinstance(one, NumberDataPoint)}
+
+    def lag(records: float) -> Update:
+        return Update((point(catalog.LAG_RECORDS, records, *SERIES), point(catalog.RECORDS, 10, *SERIES)))
+
+    first = OpenTelemetryExporter(provider)
+    first.export(lag(500))
+    assert figures() == {LAG: 500, RECORDS: 10}
+    second = OpenTelemetryExporter(provider)
+    first.close()
+    assert LAG not in figures()
+    second.export(lag(3))
+    first.close()
+    assert figures() == {LAG: 3, RECORDS: 20}
+    third = OpenTelemetryExporter(provider)
+    third.export(lag(4))
+    second.close()
+    assert figures()[LAG] == 4
+    kept = weakref.ref(provider)
+    third.close()
+    provider.shutdown()
+    del first, second, third, provider
+    gc.collect()
+    assert kept() is None, "a provider lives as long as the program needs it"
+
+
 def test_a_collector_of_opentelemetry_gets_names_units_and_attributes(collector: tuple[str, list[OtlpMetric]]) -> None:
     url, got = collector
     exporter = OtlpExporter(url, 3600)
@@ -154,6 +194,10 @@ def test_a_collector_of_opentelemetry_gets_names_units_and_attributes(collector:
     (commits,) = by_name["messaging.client.operation.duration"].histogram.data_points
     assert (commits.count, commits.sum) == (2, pytest.approx(0.42))
     assert tuple(commits.explicit_bounds) == catalog.COMMIT_LATENCY.buckets
+    kept = weakref.ref(exporter)
+    del exporter
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_file_of_samples_is_the_users_own_and_is_read_while_it_grows(tmp_path: Path) -> None:
