@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ import pyarrow as pa
 
 from kafka_source.client_config import Settings
 from kafka_source.values.header_ids import parse_header
+from kafka_source.values.json_values import json_value
 from kafka_source.values.registry import Unusable, registry_of
 
 if TYPE_CHECKING:
@@ -91,7 +90,9 @@ class ReadableValues:
         if decoder is None:
             return None
         decoded = decoder.decode(pa.array([data], pa.binary()))
-        return None if decoded.bad else Readable(json.dumps(_plain(pa.array(decoded)[0]), ensure_ascii=False), message)
+        if decoded.bad:
+            return None
+        return Readable(json.dumps(json_value(pa.array(decoded)[0]), ensure_ascii=False), message)
 
     def _decoder(self, schema_id: int | str, message: str | None = None) -> AvroDecoder | ProtobufDecoder | None:
         key = schema_id, message
@@ -119,31 +120,3 @@ class ReadableValues:
         except ValueError:
             return None
         return decoder
-
-
-def _plain(value: pa.Scalar) -> object:
-    """Return a value as JSON: bytes in base64, times in ISO 8601, other values that JSON lacks as text.
-
-    Times beyond Python's calendar are numbers.
-    """
-    kind = value.type
-    if not value.is_valid:
-        return None
-    if pa.types.is_struct(kind):
-        return {field.name: _plain(value[index]) for index, field in enumerate(kind)}
-    if pa.types.is_map(kind):
-        return {entry["key"].as_py(): _plain(entry["value"]) for entry in value.values}
-    if pa.types.is_list(kind):
-        return [_plain(item) for item in value.values]
-    try:
-        plain = value.as_py()
-    except OverflowError:
-        number: int = value.value
-        return number
-    if isinstance(plain, bytes):
-        return base64.b64encode(plain).decode()
-    if hasattr(plain, "isoformat"):
-        return plain.isoformat()
-    # JSON has neither NaN nor infinity.
-    is_json = isinstance(plain, str | int) or (isinstance(plain, float) and math.isfinite(plain))
-    return plain if is_json else str(plain)

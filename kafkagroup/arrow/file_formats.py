@@ -1,20 +1,21 @@
 """Write record batches as Parquet, Arrow, CSV or JSON lines.
 
-CSV and JSON have no type for bytes, so columns of bytes and headers' values are base64. Times are ISO 8601 in UTC with
-milliseconds. A time after the year 9999 is written as the number of milliseconds since 1970.
+CSV and JSON have no type for bytes, so bytes in columns and in headers are base64. Times are ISO 8601 in UTC with
+milliseconds. A time after the year 9999 is written as the number of milliseconds since 1970. In JSON, decoded values
+are those of `json_values`.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from kafka_source.values.json_values import json_values
 
 _ROW_GROUP_BYTES = 32 << 20
 """The size in Arrow of a Parquet row group, which is kept in memory until it is complete."""
@@ -109,10 +110,10 @@ class _Csv(BatchWriter):
     def __init__(self, schema: pa.Schema, file: IO[bytes]) -> None:
         from pyarrow.csv import CSVWriter
 
-        self._writer = CSVWriter(file, as_text(schema.empty_table()).schema)
+        self._writer = CSVWriter(file, _as_text(pa.RecordBatch.from_pylist([], schema)).schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write(as_text(pa.Table.from_batches([batch])))
+        self._writer.write(_as_text(batch))
 
     def finish(self) -> None:
         self._writer.close()
@@ -121,15 +122,11 @@ class _Csv(BatchWriter):
 class _JsonLines(BatchWriter):
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_inner_text).encode
+        self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
     def write(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
-        text = as_text(pa.Table.from_batches([batch]).drop_columns([name for name in names if name == "headers"]))
-        columns = {name: text[name].to_pylist() for name in text.column_names}
-        if "headers" in names:
-            columns["headers"] = [_headers(one) for one in batch["headers"].to_pylist()]
-        rows = zip(*(columns[name] for name in names), strict=True)
+        rows = zip(*(json_values(_times_as_text(column)) for column in batch.columns), strict=True)
         lines = (self._encode(dict(zip(names, row, strict=True))) for row in rows)
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
@@ -137,15 +134,21 @@ class _JsonLines(BatchWriter):
         self._file.flush()
 
 
-def as_text(table: pa.Table) -> pa.Table:
-    """Return a table with bytes as base64, times as ISO 8601, and headers as JSON."""
-    columns = [_text_column(table[name]) for name in table.column_names]
-    return pa.table(columns, names=table.column_names)
+def _as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with bytes as base64, times as ISO 8601, and headers as JSON."""
+    return pa.record_batch([_text_column(column) for column in batch.columns], names=batch.schema.names)
 
 
-def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def _text_column(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):
-        return pa.array([_base64(value) for value in column.to_pylist()], pa.string())
+        return pa.array(json_values(column), pa.string())
+    if pa.types.is_list(column.type):
+        headers = json_values(column)
+        return pa.array([None if one is None else json.dumps(one, ensure_ascii=False) for one in headers], pa.string())
+    return _times_as_text(column)
+
+
+def _times_as_text(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(column.type):
         # Kafka's times are milliseconds. Calendars end in the year 9999, so a later time is written as a number.
         times = column.cast(pa.timestamp("ms"), safe=False)
@@ -154,24 +157,4 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         plain = pc.if_else(known, times, None).cast(pa.string())
         text = pc.binary_join_element_wise(pc.replace_substring(plain, " ", "T"), "Z", "")
         return pc.if_else(known, text, numbers.cast(pa.string()))
-    if pa.types.is_list(column.type):
-        headers = [_headers(one) for one in column.to_pylist()]
-        return pa.array([None if one is None else json.dumps(one, ensure_ascii=False) for one in headers], pa.string())
     return column
-
-
-def _inner_text(value: object) -> str | None:
-    """Return a decoded value, with its bytes, times and decimals as text, because JSON has no such types."""
-    return _base64(value) if isinstance(value, bytes) else str(value)
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
-
-
-def _headers(headers: Sequence[Mapping[str, str | bytes | None]] | None) -> list[dict[str, object]] | None:
-    if headers is None:
-        return None
-    return [
-        {name: _base64(value) if isinstance(value, bytes) else value for name, value in one.items()} for one in headers
-    ]

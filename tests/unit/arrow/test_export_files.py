@@ -4,6 +4,7 @@ import gc
 import io
 import json
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -104,6 +105,32 @@ def test_a_time_beyond_the_calendar_is_its_number() -> None:
     batch_writer(FileFormat.JSONL, batch.schema, file).write(batch)
     shown = [json.loads(line)["timestamp"] for line in file.getvalue().splitlines()]
     assert shown == ["1769860800000000", "2026-01-31T12:00:00.000Z", None]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "shown"),
+    [
+        ([[1, 2], None, []], pa.list_(pa.int32()), [[1, 2], None, []]),
+        ([[{"a": b"\xff"}]], pa.list_(pa.struct({"a": pa.binary()})), [[{"a": "/w=="}]]),
+        ([[b"ab"]], pa.large_list(pa.large_binary()), [["YWI="]]),
+        ([b"ab", None], pa.binary(2), ["YWI=", None]),
+        ([[Decimal("1.50")]], pa.list_(pa.decimal128(5, 2)), [["1.50"]]),
+        ([float("nan"), float("inf"), 0.5], pa.float64(), ["NaN", "Infinity", 0.5]),
+        ([{"a": [float("-inf"), 1.0], "b": b"\xff"}], None, [{"a": ["-Infinity", 1.0], "b": "/w=="}]),
+        ([[("a", float("nan"))]], pa.map_(pa.string(), pa.float32()), [{"a": "NaN"}]),
+        ([[0, 1 << 60]], pa.list_(pa.timestamp("us", "UTC")), [["1970-01-01T00:00:00+00:00", 1 << 60]]),
+    ],
+    ids=str,
+)
+def test_decoded_values_are_json(values: list[object], kind: pa.DataType | None, shown: list[object]) -> None:
+    batch, file = pa.record_batch({"value": pa.array(values, kind)}), io.BytesIO()
+    batch_writer(FileFormat.JSONL, batch.schema, file).write(batch)
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"JSON has no {word}")
+
+    lines = file.getvalue().splitlines()
+    assert [json.loads(line, parse_constant=refuse)["value"] for line in lines] == shown
 
 
 def test_a_file_is_not_written_through_a_link(tmp_path: Path) -> None:
