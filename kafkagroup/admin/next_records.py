@@ -23,11 +23,15 @@ class NextTimes:
         self._times = BrokerTimes(settings, Cluster(settings), engine="auto", read_committed=False)
 
     def look(self, lag: Iterable[PartitionLag]) -> dict[TopicPartition, int]:
-        """Return the timestamp of each partition's next record, if there is one, in milliseconds since 1970."""
+        """Return the timestamp of each partition's next record, if there is one, in milliseconds since 1970.
+
+        Records without a timestamp, or with one that is too large for microseconds, are left out.
+        """
         starts, ends = {}, {}
         for row in lag:
             if row.end is not None and row.behind:
                 tp = TopicPartition(row.topic, row.partition)
                 starts[tp], ends[tp] = Stretch(row.end - row.behind, row.end - row.behind), row.end
         found = next_records(self._times, starts, ends)
-        return {tp: stretch.records[0].timestamp for tp, stretch in found.items() if stretch.records}
+        times = {tp: stretch.records[0].timestamp for tp, stretch in found.items() if stretch.records}
+        return {tp: time for tp, time in times.items() if time >= 0}

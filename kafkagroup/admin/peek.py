@@ -8,7 +8,6 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from assignors.model import TopicPartition
@@ -24,7 +23,7 @@ from kafka_source.model.rewind_target import AtOffset, AtTime
 from kafka_source.model.stream_offset import Range
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.values.header_ids import header_of
-from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.rows import Rows, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,7 +202,6 @@ _BATCH_ROWS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TIMEOUT_MS = 30_000
 _APPEND_TIME = 1
-_EPOCH = datetime(1970, 1, 1)
 # The factor by which the searched part at the log's end grows while the part has too few records. Offsets without a
 # record belong to markers, aborted transactions and compacted records.
 _WIDER = 8
@@ -393,15 +391,6 @@ class _Source:
             size *= _WIDER
 
 
-def _time(micros: int | None) -> str:
-    if micros is None:
-        return "beyond microseconds"
-    try:
-        return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds") + "Z"
-    except OverflowError:
-        return f"{micros // 1000} ms since 1970"
-
-
 def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues | None) -> Record:
     headers = row["headers"] or ()
     # The last of several headers with the same name counts.
@@ -410,7 +399,7 @@ def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues 
         tp.topic,
         tp.partition,
         row["offset"],
-        _time(row.get("timestamp")),
+        time_text(row.get("timestamp")),
         "append" if row["timestampType"] == _APPEND_TIME else "create",
         payload(row["key"], decoder, named.get(header_of("key"))),
         payload(row["value"], decoder, named.get(header_of("value"))),

@@ -9,6 +9,7 @@ import dataclasses
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -21,6 +22,24 @@ if TYPE_CHECKING:
 
 Hint: TypeAlias = Any
 """A type hint; Python has no type that includes all hints."""
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def time_text(micros: int | None) -> str:
+    """Return the timestamp of a record as text.
+
+    Args:
+        micros: Microseconds since 1970; None: the timestamp is too large for microseconds.
+    """
+    if micros is None:
+        return "beyond microseconds"
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds") + "Z"
+    except OverflowError:
+        # Python's calendar ends in the year 9999.
+        return f"{micros // 1000} ms since 1970"
 
 
 def columns(kind: Hint) -> Mapping[str, Hint]:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from typing import TypeAlias
 
 from rich import box
@@ -16,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_source.runtime.visible_text import visible
-from kafkagroup.admin.rows import columns, optional
+from kafkagroup.admin.rows import columns, optional, time_text
 from kafkagroup.admin.watch_rates import WatchMember, WatchPartition, WatchRow, WatchRows, duration_text
 from kafkagroup.cli.output import Listing, cell
 
@@ -142,7 +141,7 @@ def watch_table(rows: WatchRows, lines: Mapping[str, str], width: int) -> Table:
         _add_numbers(made, "in/s", "out/s", "to zero", "rebalances")
     for row in rows:
         if isinstance(row, WatchPartition):
-            name, at = Text(visible(f"{row.topic}-{row.partition}")), _time(row.next_timestamp)
+            name, at = Text(visible(f"{row.topic}-{row.partition}")), time_text(row.next_timestamp * 1000)
             made.add_row(Text(visible(row.group)), name, f"{row.lag:,}", at, duration_text(row.ahead_seconds))
             continue
         speed = (_rate(row.rate_in), _rate(row.rate_out), duration_text(row.seconds_to_zero))
@@ -156,11 +155,6 @@ def watch_table(rows: WatchRows, lines: Mapping[str, str], width: int) -> Table:
                 Text(visible(row.group)), state, str(row.members), f"{row.lag:,}", *line, *speed, str(row.rebalances)
             )
     return made
-
-
-def _time(milliseconds: int) -> str:
-    at = datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=milliseconds)
-    return f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
 def _width(rows: Iterable[WatchRow | WatchMember | WatchPartition]) -> int:

@@ -65,7 +65,8 @@ def watch(
         typer.Option(
             "--skew",
             help="For each partition with lag, show the timestamp of the next record, and its difference from the "
-            "lowest of these timestamps in its group. Reads one record of each partition.",
+            "lowest of these timestamps in its group. Reads one record of each partition. A partition is left out "
+            "if this record has no timestamp, or one in nanoseconds.",
         ),
     ] = False,
     prometheus: Annotated[

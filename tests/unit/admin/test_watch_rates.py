@@ -1,12 +1,18 @@
 """Rates, the time until a group has caught up, and rebalances, from samples."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from assignors import TopicPartition
+from kafka_source.client_config import Settings
+from kafkagroup.admin.next_records import NextTimes
 from kafkagroup.admin.rows import Group, MemberDescription, PartitionLag
 from kafkagroup.admin.watch_rates import SAMPLES, GroupSample, History, WatchMember, duration_text, spark_line
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.native import kernel
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -124,3 +130,17 @@ def test_the_line_of_the_lag() -> None:
 )
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_next_records_without_a_time_have_no_row() -> None:
+    """The last two have no timestamp, and one in nanoseconds, which exceeds microseconds."""
+    kernel()
+    times = (1_700_000_000_123, 1_700_000_000_123_456, -1, 1_700_000_000_123_456_789)
+    with closing(FakeBroker()) as broker:
+        for number, time in enumerate(times):
+            builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+            builder.append(0, time, None, b"value", [])
+            broker.partitions[number] = Partition({0: bytes(builder.build())}, end=1)
+        lag = [PartitionLag(TOPIC, number, 0, 1, None) for number in broker.partitions]
+        found = NextTimes(Settings({"bootstrap.servers": broker.bootstrap_servers})).look(lag)
+    assert found == {TopicPartition(TOPIC, number): times[number] for number in (0, 1)}

@@ -5,15 +5,16 @@ import io
 import pytest
 from rich.console import Console
 
+from assignors.model import TopicPartition
 from kafkagroup.admin.rows import Rows
-from kafkagroup.admin.watch_rates import SAMPLES, WatchMember, WatchRow
+from kafkagroup.admin.watch_rates import SAMPLES, WatchMember, WatchPartition, WatchRow, WatchRows
 from kafkagroup.cli.tables import watch_table
 
 LINE = "▁▂▃▄▅▆▇█" * (SAMPLES // 8)
 LONG = "reports-of-the-whole-company"
 
 
-def shown(rows: Rows[WatchRow] | Rows[WatchMember], lines: dict[str, str], width: int) -> str:
+def shown(rows: WatchRows, lines: dict[str, str], width: int) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     console.print(watch_table(rows, lines, width))
     assert isinstance(console.file, io.StringIO)
@@ -56,3 +57,11 @@ def test_members_have_rows_of_their_own() -> None:
     first, last = text.splitlines()[2:]
     assert first.split() == ["billing", "etl-0", "3", "1,234,567", "1,000", "2,000", "1h", "2m"]
     assert last.split() == ["billing", "none", "2", "12", "-", "-", "-"]
+
+
+def test_a_time_beyond_the_year_9999_is_a_number() -> None:
+    times = {TopicPartition("t", 0): 1_700_000_000_123, TopicPartition("t", 1): 1_700_000_000_123_456}
+    rows = Rows(WatchPartition, WatchPartition.of_group("g", dict.fromkeys(times, 5), times))
+    first, last = shown(rows, {}, 80).splitlines()[2:]
+    assert first.split() == ["g", "t-0", "5", "2023-11-14T22:13:20.123Z", "0s"]
+    assert last.split()[:7] == ["g", "t-1", "5", "1700000000123456", "ms", "since", "1970"]
