@@ -353,10 +353,8 @@ class Sampler:
         for tp, span in source.end.partitions.items():
             latest = source.latest.get(tp, span.end)
             curve = self._curves.setdefault((source.number, tp), ProductionCurve())
-            look = self._looks.get((source.number, tp))
-            if source.has_read and (look is None or look.at < at):
-                curve.observe(at, latest)
             if source.has_read:
+                curve.observe(at, latest)
                 curve.forget_before(span.end)
             start = span.start if source.has_read else span.end
             found[tp] = PartitionSample(start, span.end, span.slot, latest, curve.age(span.end, at))

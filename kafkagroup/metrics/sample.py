@@ -168,12 +168,13 @@ class ProductionCurve:
         self._ends: list[int] = []
 
     def observe(self, at: float, end: int) -> None:
-        """Record the end offset at a time in seconds since 1970."""
+        """Record the end offset at a time in seconds since 1970, unless a later end offset is known."""
+        if self._times and at <= self._times[-1]:
+            # A lookup took long, or a restart repeats a micro-batch.
+            return
         if self._ends and end < self._ends[-1]:
             # The topic was created again, or its log was truncated: earlier end offsets are invalid.
             self._times, self._ends = [], []
-        elif self._times and at <= self._times[-1]:
-            return
         if len(self._ends) > 1 and self._ends[-2] == end:
             # No record was written: move the time of the last end offset.
             self._times[-1] = at

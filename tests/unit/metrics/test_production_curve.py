@@ -45,6 +45,10 @@ def test_a_topic_that_was_created_again_begins_a_new_curve() -> None:
     assert curve((0, 1000), (10, 2000), (20, 5), (30, 15)).written_at(10) == 25
 
 
+def test_a_late_look_with_an_earlier_end_does_not_begin_a_new_curve() -> None:
+    assert curve((0, 0), (10, 1000), (20, 1100), (19, 1050)).written_at(500) == 5
+
+
 def test_a_replayed_micro_batch_does_not_turn_the_time_back() -> None:
     assert curve((10, 100), (20, 200), (15, 200)).written_at(150) == 15
 
