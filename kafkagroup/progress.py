@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
@@ -116,6 +117,8 @@ class SourceOffsets:
         has_read: Whether this micro-batch moved the source's offset. Without a move, `end` and `driver` are of an
             earlier micro-batch, because stateful queries also run micro-batches without new records.
         driver: The figures of the driver's process; None: Spark's own source.
+        new: The same figures if the driver made them in this trigger; None: `driver` is of an earlier micro-batch. If a
+            restart repeats a micro-batch, its end offset is from the checkpoint, with figures of the previous run.
         quota: The figures of the query's quota, as `Account.figures` makes them; None: no quota.
     """
 
@@ -124,6 +127,7 @@ class SourceOffsets:
     latest: Mapping[TopicPartition, int]
     has_read: bool
     driver: DriverFigures | None = None
+    new: DriverFigures | None = None
     quota: Mapping[str, Any] | None = None
 
     @property
@@ -135,19 +139,21 @@ class SourceOffsets:
 
 def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
     """Return the offsets of each Kafka source in the progress of a query."""
-    found = []
+    found, began = [], seconds_of(progress.timestamp)
     for number, source in enumerate(progress.sources):
         start, shown = _json(source.startOffset), _json(source.endOffset)
         end = _offset(shown)
         if end is None:
             continue
         driver = _figures(shown)
+        # Both times are of the driver's machine, in milliseconds.
+        new = driver if driver is not None and driver.at_ms / 1000 >= began else None
         latest = _offset(_json(source.latestOffset))
         # Spark 4.0 shows the end of the micro-batch as the latest offset of a Python source.
         latest_ends = {} if driver is None else driver.latest
         available = latest_ends or ({} if latest is None else latest.ends)
         if latest is not None or available:
-            found.append(SourceOffsets(number, end, available, start != shown, driver, shown.get("quota")))
+            found.append(SourceOffsets(number, end, available, start != shown, driver, new, shown.get("quota")))
     return found
 
 
@@ -162,11 +168,17 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
     for source in sources_of(progress):
         size = _measured_size(source.quota or {})
         per_offset = bytes_per_offset if size is None else size
-        new = source.driver if source.has_read else None
+        new = source.new
         figures = () if new is None else (new.bad_records, new.cores_needed, new.alignment)
         named = name_of(progress), progress.batchId, source.number
         found.append(SourceLag(*named, source.behind, per_offset, *figures))
     return found
+
+
+def seconds_of(timestamp: str) -> float:
+    """Return a timestamp of Spark's events in seconds since 1970."""
+    # Python 3.10 does not parse the Z of Spark's "2026-11-23T02:20:00.123Z".
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).astimezone(timezone.utc).timestamp()
 
 
 def name_of(progress: StreamingQueryProgress) -> str:
@@ -225,7 +237,7 @@ class StopListener(ProgressListener):
         """End the query if this micro-batch reports that all groups of the query are stopped."""
         sources = [one for one in sources_of(event.progress) if one.driver is not None and one.driver.group is not None]
         halts = [one.driver.halt for one in sources if one.driver is not None]
-        if not any(one.has_read for one in sources) or any(
+        if all(one.new is None for one in sources) or any(
             halt is None or halt.kind is not HaltKind.STOP for halt in halts
         ):
             return

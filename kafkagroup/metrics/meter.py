@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
@@ -24,7 +23,7 @@ from kafkagroup.metrics import catalog
 from kafkagroup.metrics.catalog import Point, Series, point
 from kafkagroup.metrics.exporter import Exports, Gauges, Update
 from kafkagroup.metrics.sample import PartitionSample, ProductionCurve, Sample
-from kafkagroup.progress import SourceOffsets, name_of, sources_of
+from kafkagroup.progress import SourceOffsets, name_of, seconds_of, sources_of
 
 _THROTTLED_BY = {"delayMs": "quota", "throttleMs": "broker"}
 # Spark's name of the whole trigger, of which the other durations are parts.
@@ -36,16 +35,15 @@ class QueryMeter:
 
     Args:
         name: The query's name, or its id if it has no name.
-        began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
         looks: Whether end offsets are looked up at the brokers; the lag is then unknown before the first lookup.
 
     Attributes:
         has_progress: Whether a micro-batch has ended.
     """
 
-    def __init__(self, name: str, began: float = 0.0, *, looks: bool = False) -> None:
+    def __init__(self, name: str, *, looks: bool = False) -> None:
         self._name = name
-        self._sampler = Sampler(began, looks=looks)
+        self._sampler = Sampler(looks=looks)
         self.has_progress = False
         self._gauges = Gauges()
         # The totals of the quota's account, by source, slot and name.
@@ -206,12 +204,12 @@ class MetricsListener(StreamingQueryListener):
             for meter in self._meters.values():
                 self._exports.export(meter.look(cluster, ends, at))
 
-    def _meter(self, name: str, began: float = 0.0) -> QueryMeter:
-        return QueryMeter(name, began, looks=self.on_new_query is not None)
+    def _meter(self, name: str) -> QueryMeter:
+        return QueryMeter(name, looks=self.on_new_query is not None)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Start the metrics of a query."""
-        meter = self._meter(event.name or str(event.id), seconds_of(event.timestamp))
+        meter = self._meter(event.name or str(event.id))
         with self._lock:
             self._meters[str(event.runId)] = meter
             self._exports.export(meter.started(time.time()))
@@ -252,12 +250,11 @@ class Sampler:
     """Makes samples of one run of a query, and keeps end offsets to estimate the age of records.
 
     Args:
-        began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
         looks: See `QueryMeter`.
     """
 
-    def __init__(self, began: float = 0.0, *, looks: bool = False) -> None:
-        self._began, self._by_looks = began, looks
+    def __init__(self, *, looks: bool = False) -> None:
+        self._by_looks = looks
         self._curves: dict[tuple[int, TopicPartition], ProductionCurve] = {}
         # The last sample of each source with its cluster, and the last lookup of each partition.
         self._last: dict[int, tuple[str | None, Sample]] = {}
@@ -321,12 +318,14 @@ class Sampler:
         return replace(sample, at=min(times, default=sample.at), partitions=partitions)
 
     def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
-        driver = source.driver
+        driver, new = source.driver, source.new
         at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
-        # If a restart repeats a batch, its end offset is from the checkpoint, with figures of the previous driver. The
-        # driver of this run counts the quota's totals from 0.
-        of_this_run = at >= self._began
-        new = driver if source.has_read and of_this_run else None
+        if new is not None:
+            quota, halted = source.quota or {}, new.halt is not None
+        else:
+            # Without new figures, the state is that of this run's last sample.
+            _, last = self._last.get(source.number, (None, None))
+            quota, halted = ({}, False) if last is None else (last.quota, last.halted)
         return Sample(
             at=at,
             query=name_of(progress),
@@ -342,10 +341,10 @@ class Sampler:
             commits=() if new is None else new.commits,
             failed_commits=0 if new is None else new.failed_commits,
             rebalances=() if new is None else new.rebalances,
-            quota=(source.quota if of_this_run else None) or {},
+            quota=quota,
             bad_records=None if new is None else new.bad_records,
             cores_needed=None if new is None else new.cores_needed,
-            halted=driver is not None and driver.halt is not None,
+            halted=halted,
         )
 
     def _partitions(self, source: SourceOffsets, at: float) -> dict[TopicPartition, PartitionSample]:
@@ -365,9 +364,3 @@ class Sampler:
         for key in self._curves.keys() - known:
             del self._curves[key]
             self._looks.pop(key, None)
-
-
-def seconds_of(timestamp: str) -> float:
-    """Return a timestamp of Spark's events in seconds since 1970."""
-    # Python 3.10 does not parse the Z of Spark's "2026-11-23T02:20:00.123Z".
-    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).astimezone(timezone.utc).timestamp()

@@ -57,7 +57,8 @@ class Sample:
         failed_commits: The number of the driver's failed commits since the last micro-batch.
         rebalances: The rebalances since the last micro-batch.
         quota: The quota's figures; see docs/quotas.md. If a restart repeats a micro-batch, the quota, commits,
-            rebalances and bad records are empty, because the checkpoint has only the previous run's figures.
+            rebalances and bad records are empty, and `halted` is false, because the checkpoint has only the previous
+            run's figures.
         bad_records: How many records of the previous micro-batch could not be decoded; None: unknown, values
             are not decoded, or a bad value ends the query.
         cores_needed: Cores that the previous micro-batch needed for the target duration; None: no target, or unknown.

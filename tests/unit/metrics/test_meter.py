@@ -115,14 +115,16 @@ def test_bad_records_are_counted_from_0_and_once_and_only_of_queries_that_go_on_
 
 
 def test_a_group_that_is_paused_or_stopped_is_told_from_one_that_stalls() -> None:
-    meter = QueryMeter("orders")
+    meter, before = QueryMeter("orders"), None
     for batch, halt in enumerate((None, Halt(HaltKind.PAUSE, "ann@here", 0), None)):
-        update = meter.progress(
-            progress_of(batch, end_of({A: Span(0, 60, 0)}, figures(batch, halt=halt)), {A: 100}), START
-        )
-        assert found(update, catalog.HALTED) == {LABELS: halt is not None}
-        (sample,) = update.samples
-        assert Sample.from_json(sample.to_json()) == sample
+        # The second one is a micro-batch of a stateful query without new records.
+        end = end_of({A: Span(0, 60, 0)}, figures(2 * batch, halt=halt))
+        for number, start in ((2 * batch, before), (2 * batch + 1, end)):
+            update = meter.progress(progress_of(number, end, {A: 100}, start=start), START)
+            assert found(update, catalog.HALTED) == {LABELS: halt is not None}
+            (sample,) = update.samples
+            assert Sample.from_json(sample.to_json()) == sample
+        before = end
 
 
 def throttled(by: str) -> tuple[str, ...]:
@@ -158,19 +160,21 @@ def test_a_quotas_totals_are_counted_by_their_growth_also_after_a_restart_of_the
 
 def test_a_batch_that_is_run_again_after_a_crash_brings_no_figures_of_the_run_before() -> None:
     rebalance = Rebalance(1, 7, RebalanceCause.MEMBERS, "somebody joined", 1500, 3, ("b-0",), (), (), (B,))
-    told = figures(0, commits=(Commit(1, 20.0),), failed_commits=1, rebalances=(rebalance,))
+    halt = Halt(HaltKind.STOP, "ann@here", 0)
+    told = figures(0, commits=(Commit(1, 20.0),), failed_commits=1, rebalances=(rebalance,), halt=halt)
     end = end_of({A: Span(0, 60, 0)}, told, quota(1000, 100))
-    replayed = progress_of(0, end, {A: 100})
-    meter, restarted = QueryMeter("orders", START - 1), QueryMeter("orders", START + 5)
-    updates = [one.progress(replayed, START + 5) for one in (meter, restarted)]
+    meter, restarted = QueryMeter("orders"), QueryMeter("orders")
+    # The restart repeats the micro-batch in a trigger 10 s later.
+    updates = [one.progress(progress_of(n, end, {A: 100}), START + 5) for n, one in enumerate((meter, restarted))]
+    assert [found(update, catalog.HALTED)[LABELS] for update in updates] == [1, 0]
     assert [sum(found(update, catalog.BYTES).values()) for update in updates] == [1000, 0]
     assert [found(update, catalog.THROTTLE).get(throttled("quota"), 0) for update in updates] == [0.1, 0]
     assert [len(found(update, catalog.COMMIT_LATENCY)) for update in updates] == [1, 0]
     assert [found(update, catalog.COMMIT_FAILURES)[LABELS] for update in updates] == [1, 0]
     assert [happened(update) for update in updates] == [{(*LABELS, "members"): 1}, {}]
     # The new driver process counts from 0.
-    following = end_of({A: Span(60, 90, 0)}, figures(1), quota(1200, 100))
-    update = restarted.progress(progress_of(1, following, {A: 100}, start=end), START + 10)
+    following = end_of({A: Span(60, 90, 0)}, figures(2), quota(1200, 100))
+    update = restarted.progress(progress_of(2, following, {A: 100}, start=end), START + 20)
     assert found(update, catalog.BYTES) == {(*LABELS, "0"): 1200}
 
 
