@@ -402,12 +402,13 @@ class GroupStream(Stream):
         request = FetchRequest.of(self._options, ranges, self._columns, cluster=planned.cluster, topics=topics)
         left = sum(r.size for r in ranges)
         for batch in engine_for(self._options.engine, self._options.settings).read(request):
-            # If the function fails, it returns no rows, so the records of the batch are not committed.
             rows = self._rows(batch)
-            self._move(_ends(batch))
-            self._is_taken_back = False
             left -= batch.num_rows
             self._count(batch, left)
+            # Last, because the function and the bar may fail, and `commit` must not commit records of a batch that the
+            # caller did not get.
+            self._move(_ends(batch))
+            self._is_taken_back = False
             yield rows
         self._pass_without_records(planned.ends)
 

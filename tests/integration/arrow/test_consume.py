@@ -173,6 +173,24 @@ def test_a_commit_is_of_what_was_handed_out(orders: Orders) -> None:
     assert orders.committed() == 4000
 
 
+def test_a_batch_that_the_loop_did_not_get_is_not_committed(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.write(range(4000))
+    received = 0
+
+    def interrupt(*_: object) -> None:
+        if received:
+            raise KeyboardInterrupt
+
+    with orders.consume(max_bytes=16_000, max_wait=0) as stream:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("kafkagroup.arrow.progress.Bar.update", interrupt)
+            for batch in stream:
+                received += batch.num_rows
+        stream.commit()
+        assert 0 < received == orders.committed() < 4000
+        assert received + sum(batch.num_rows for batch in stream) == 4000
+
+
 def test_members_share_the_partitions_and_take_over(orders: Orders, loops: Callable[[], Loop]) -> None:
     first, second = loops(), loops()
     wait_until(lambda: orders.shares() == [2, 2], "equal shares", SECONDS)
