@@ -2,7 +2,8 @@
 
 The progress is stored as committed offsets of the group `{topic}-redrive`. A record may have several dead letters,
 because sinks write them at least once. A letter's headers name the record's place (topic, partition, offset). The
-places of redriven letters are kept in memory, about 100 bytes each; a later run reads these places from the topic.
+places of redriven letters are kept in memory, about 100 bytes each; a later run reads these places from the topic, and
+counts letters before the start of the first run as redriven, too.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def redrive(
         settings: Settings of Kafka's clients, such as `bootstrap.servers`.
         topic: The topic of the dead letters.
         to: The topic to write to; None: each letter goes to the topic of its record, where all groups read it again.
-        since: Where the first run begins: a time (ISO 8601, or ms since 1970), or -1h for one hour ago.
+        since: Where the first run begins: a time (ISO 8601, or ms since 1970), or -1h for one hour ago. Later runs
+            ignore it.
         max_bytes: The approximate memory that records take.
 
     Raises:
@@ -102,7 +104,7 @@ def redrive(
     """
     if to == topic:
         raise OptionError("to", to, "a topic other than that of the dead letters")
-    group, start = f"{topic}-redrive", since or "earliest"
+    group = f"{topic}-redrive"
     config = {"isolation.level": "read_committed", **settings.given}
     committed = {tp.partition: offset for tp, offset in Groups(settings).committed(group).items()}
     ends = {row.partition: row.end or 0 for row in Topics(settings).describe(topic)}
@@ -112,9 +114,19 @@ def redrive(
     written = Redriven()
     if not left:
         return written
-    done = _places_before(committed, config, topic, start)
+    done = _places_before(committed, config, topic)
     with consume(
-        topic, member, start=start, columns=_COLUMNS, max_bytes=max_bytes, max_wait=_QUIET_SECONDS, bar=False
+        topic,
+        member,
+        # The first run commits its start in all partitions before it reads. Partitions that were added later begin at
+        # their first letter.
+        start="earliest" if committed else since or "earliest",
+        columns=_COLUMNS,
+        max_bytes=max_bytes,
+        max_wait=_QUIET_SECONDS,
+        # Letters that retention has deleted cannot be redriven by any run.
+        fail_on_data_loss=False,
+        bar=False,
     ) as stream:
         reading = iter(stream)
         while left and (batch := next(reading, None)) is not None:
@@ -129,13 +141,11 @@ def redrive(
     return written
 
 
-def _places_before(
-    committed: Mapping[int, int], config: Mapping[str, SettingValue], topic: str, start: str
-) -> set[_Place]:
+def _places_before(committed: Mapping[int, int], config: Mapping[str, SettingValue], topic: str) -> set[_Place]:
     """Return the places of the letters that earlier runs have put back."""
     places = set[_Place]()
     if committed:
-        for batch in read(topic, config, start=start, columns=_PLACE_COLUMNS, fail_on_data_loss=False, bar=False):
+        for batch in read(topic, config, columns=_PLACE_COLUMNS, fail_on_data_loss=False, bar=False):
             for row in batch.to_pylist():
                 place = _place(row["headers"])
                 if place is not None and row["offset"] < committed.get(row["partition"], 0):

@@ -384,7 +384,7 @@ def redrive(
             "--since",
             metavar="TIME",
             help="Begin the first run at a time (ISO 8601, or ms since 1970), or -1h for one hour ago; default: the "
-            "first dead letter.",
+            "first dead letter. Later runs ignore this option.",
         ),
     ] = None,
 ) -> None:
@@ -393,7 +393,7 @@ def redrive(
     The command commits its progress as offsets of the group TOPIC-redrive. Records keep key, value and headers. The
     header kafkagroup.redrive.attempt counts how often a record was put back.
     """
-    with exit_on_error(), _usage_of_arguments():
+    with exit_on_error(), _usage_of_arguments(start="--since"):
         # This import loads pyarrow, which other commands do not need.
         from kafkagroup.admin.dead_letters import redrive as put_back
 
@@ -406,21 +406,26 @@ def redrive(
 
 # The command's options for the arguments that errors of `kafkagroup.arrow` name.
 _WORDS = {"fail_on_data_loss=False": "--accept-loss"}
-_ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
+_ARGUMENTS = {"to": "--to", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 
 
 @contextmanager
-def _usage_of_arguments() -> Iterator[None]:
-    """Report an `OptionError` about an argument of `arrow.read` as wrong usage of the command's option."""
+def _usage_of_arguments(start: str = "--from") -> Iterator[None]:
+    """Report an `OptionError` about an argument of `arrow.read` as wrong usage of the command's option.
+
+    Args:
+        start: The command's option for the start.
+    """
+    hints = {**_ARGUMENTS, "start": start}
     try:
         yield
     except ValueError as error:
         from kafka_source.errors import OptionError
 
-        if not isinstance(error, OptionError) or error.option not in _ARGUMENTS:
+        if not isinstance(error, OptionError) or error.option not in hints:
             raise
         problem = f"got {error.got!r}; it takes {error.takes}" if error.takes else error.problem
-        raise typer.BadParameter(problem, param_hint=_ARGUMENTS[error.option]) from None
+        raise typer.BadParameter(problem, param_hint=hints[error.option]) from None
 
 
 def _form_of(to: str, given: str | None) -> FileFormat:

@@ -4,19 +4,22 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import OptionError
+from kafka_source.errors import KafkaGroupError, OptionError
 from kafka_source.produce.dead_letters import write_dead_letters
 from kafkagroup import arrow
 from kafkagroup.admin import Groups, Redriven, redrive
 from kafkagroup.admin.dead_letters import ATTEMPT
+from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import Topic, produce
+from tests.support.records import Topic, delete_before, produce
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.requires_native
@@ -76,6 +79,37 @@ def test_letters_go_to_another_topic_and_begin_at_a_time(kafka: EmbeddedKafka, t
     assert redrive(settings(kafka), dead, to=other, since="2100-01-01T00:00:00Z") == Redriven()
     with pytest.raises(OptionError, match="a topic other than"):
         redrive(settings(kafka), dead, to=dead)
+
+
+def test_a_start_is_that_of_the_first_run_even_if_that_run_fails(kafka: EmbeddedKafka, topic: Topic) -> None:
+    dead, origin = topic("dead", partitions=2), topic("orders", partitions=1)
+    write_letters(kafka, dead, origin, list(range(10)))
+    time.sleep(0.01)
+    start = str(round(time.time() * 1000))
+    write_letters(kafka, dead, origin, list(range(10, 20)))
+    wrong = CliRunner().invoke(app, ["redrive", dead, "--since", "yesterday", "-b", kafka.bootstrap_servers])
+    assert wrong.exit_code == 2
+    assert "Invalid value for --since" in wrong.output
+    with pytest.raises(KafkaGroupError, match="no topic"):
+        redrive(settings(kafka), dead, to="no topic", since=start)
+    assert redrive(settings(kafka), dead) == Redriven(letters=10)
+
+
+def test_a_later_run_knows_all_letters_that_were_put_back(kafka: EmbeddedKafka, topic: Topic) -> None:
+    dead, origin = topic("dead", partitions=1), topic("orders", partitions=1)
+    write_letters(kafka, dead, origin, [1, 2])
+    assert redrive(settings(kafka), dead) == Redriven(letters=2)
+    write_letters(kafka, dead, origin, [2, 3])
+    assert redrive(settings(kafka), dead, since="2100-01-01T00:00:00Z") == Redriven(letters=1, doubles=1)
+
+
+def test_a_run_goes_on_after_retention_has_deleted_letters(kafka: EmbeddedKafka, topic: Topic) -> None:
+    dead, origin = topic("dead", partitions=1), topic("orders", partitions=1)
+    write_letters(kafka, dead, origin, [1, 2, 3])
+    assert redrive(settings(kafka), dead) == Redriven(letters=3)
+    write_letters(kafka, dead, origin, [4, 5])
+    delete_before(kafka, dead, {0: 4})
+    assert redrive(settings(kafka), dead) == Redriven(letters=1)
 
 
 @pytest.mark.parametrize("letters", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
