@@ -62,7 +62,7 @@ def _check_columns(options: ReadOptions, _where: Where, given: Mapping[str, str]
 @DECODING.refuses(_URL, {"value.format": "avro"}, {**_URL, **_OWN_SCHEMA})
 def _check_registry_of_read(options: ReadOptions, _where: Where, given: Mapping[str, str]) -> None:
     columns = (options.of_value, options.of_key)
-    # The ids of JSON Schemas are not looked up.
+    # With a given schema, the ids of JSON values are not looked up.
     asking = [one for one in columns if one.is_decoded and not one.has_own_schema]
     asking += [one for one in columns if one.names_schemas and one.format != "json"]
     _check_registry(options, asking, {name.lower() for name in given})

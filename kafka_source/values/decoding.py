@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafkagroup_native import AvroDecoder, JsonDecoder, ProtobufDecoder
+from kafkagroup_native import AvroDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, UnreadableRecordError
@@ -214,7 +214,7 @@ def _error(batch: pa.RecordBatch, row: int, reason: str) -> UnreadableRecordErro
 
 
 class _Decoder:
-    """A decoder of a column, which fetches new writer schemas from the registry. JSON values need no schemas.
+    """A decoder of a column, which fetches new writer schemas from the registry.
 
     Args:
         key: The decoding, and the column's current schema, if decoded values are resolved to this schema.
@@ -231,8 +231,6 @@ class _Decoder:
         self._kernel = decoding.reader.decoder(
             framing=framing, wanted=wanted, max_decoded_bytes=decoding.max_decoded_bytes
         )
-        # The schema ids of earlier JSON values, if a newer schema ends the query.
-        self._met = set[int]()
         # The reasons for ids whose writer schemas can never be used.
         self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
@@ -272,26 +270,21 @@ class _Decoder:
         Raises:
             ApplicationRecoverableError: See `_check_newest`.
         """
-        kernel, problems = self._kernel, dict[int, str]()
-        if isinstance(kernel, JsonDecoder):
-            # A JSON Schema does not change the decoding of a value, so records' schemas are not fetched.
-            if self._decoding.ends_at_newer:
-                self._met |= self._check_newest(set(kernel.schema_ids(raw)) - self._met)
-            return problems, len(raw)
-        unknown, rows = kernel.missing_ids(raw)
+        problems = dict[int, str]()
+        unknown, rows = self._kernel.missing_ids(raw)
         missing = [number for number in unknown if number not in self._unreadable]
         writers = self._find(missing, patience)
         self._check_newest({number for number, found in writers.items() if isinstance(found, RegisteredSchema)})
         for number, found in writers.items():
             if isinstance(found, RegisteredSchema):
-                problem = self._add(kernel, number, found)
+                problem = self._add(number, found)
                 if problem is not None:
                     self._unreadable[number] = problem
             else:
                 problems[number] = found.reason
         return problems | self._unreadable, rows
 
-    def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
+    def _add(self, number: int, writer: RegisteredSchema) -> str | None:
         """Add a writer schema to the native kernel, and return why it cannot be used; None: it can be used."""
         reader = self._decoding.reader
         found = writer.check(reader.format)
@@ -301,13 +294,13 @@ class _Decoder:
         if stranger is not None:
             return stranger
         try:
-            kernel.add_writer_schema(number, found.text)
+            self._kernel.add_writer_schema(number, found.text)
         except ValueError as problem:
             return f"no value of it can be read with {reader}: {problem}"
         return None
 
-    def _check_newest(self, new: set[int]) -> set[int]:
-        """Return `new`, the schema ids of values, if the column still has the newest schema of its subject.
+    def _check_newest(self, new: set[int]) -> None:
+        """Check that the column still has the newest schema of its subject, if values have new schema ids.
 
         The registry has to name the newest schema, because a higher id may belong to another subject.
 
@@ -316,7 +309,7 @@ class _Decoder:
         """
         reader = self._decoding.reader
         if not self._decoding.ends_at_newer or new <= {number for _, number in reader.newest}:
-            return new
+            return
         for subject, known in reader.newest:
             newest = registry_of(self._decoding.registry).newest(subject, "register it again")
             if newest.id != known:
@@ -325,7 +318,6 @@ class _Decoder:
                     f"{newest.id}, which values may have from here on. Start the query again: it then has the columns "
                     "of the newer schema (avroSchemaEvolutionMode=restart)."
                 )
-        return new
 
     def _find(self, missing: Sequence[int], patience: float | None) -> Mapping[int, RegisteredSchema | Unusable]:
         """Return the writer schemas for the schema numbers that the native kernel does not know."""

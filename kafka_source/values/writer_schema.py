@@ -103,12 +103,13 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
         RetriableError: The registry does not answer.
     """
     check_value_kernel(f"{column.column}.format={column.format}")
-    schema = _given(options, column, kind)
-    if schema is not None:
+    given = _given(options, column, kind)
+    if given is not None:
         # Check before the registration, which cannot be undone.
-        schema.check(kind)
-        return replace(schema, id=_id_of(options, column, schema))
-    schema = _known(options, column)
+        given.check(kind)
+        if column.framing == "none" or options.schema_registry_url is None:
+            return given
+    schema = _registered(options, column, given)
     schema.check(kind)
     return replace(schema, id=None) if column.framing == "none" else schema
 
@@ -129,24 +130,20 @@ def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> Wr
     return WriterSchema(column.format, text, protobuf=protobuf, column=column.column)
 
 
-def _id_of(options: SinkOptions, column: ColumnOptions, schema: WriterSchema) -> int | None:
-    """Return the id of a given schema; None: there is no registry or no framing."""
-    if column.framing == "none" or options.schema_registry_url is None:
-        return None
-    registry = registry_of(options.registry)
-    find = registry.register if options.auto_register_schemas else registry.id_of
-    return find(_subject(options, column), schema.text, schema.format.upper())
-
-
-def _known(options: SinkOptions, column: ColumnOptions) -> WriterSchema:
-    """Return the schema that the registry has."""
-    registry, number, own = registry_of(options.registry), column.schema_id, column.column
+def _registered(options: SinkOptions, column: ColumnOptions, given: WriterSchema | None) -> WriterSchema:
+    """Return the registry's schema: that of the options' id, a given schema, or the newest of the subject."""
+    registry, own, subject = registry_of(options.registry), column.column, _subject(options, column)
     found: RegisteredSchema | Unusable
-    if number is None:
-        advice = f"register one, set auto.register.schemas=true, or set {own}.subject, {own}.schema.id or {own}.schema"
-        found = registry.newest(_subject(options, column), advice, or_known=True)
+    if given is not None:
+        find = registry.register if options.auto_register_schemas else registry.id_of
+        number = find(subject, given.text, given.format.upper())
+        # Another node of the registry may get a new schema late, and `by_ids` waits for it.
+        found = registry.by_ids([number])[number]
+    elif column.schema_id is not None:
+        found = registry.by_id(column.schema_id)
     else:
-        found = registry.by_id(number)
+        advice = f"register one, set auto.register.schemas=true, or set {own}.subject, {own}.schema.id or {own}.schema"
+        found = registry.newest(subject, advice, or_known=True)
     if isinstance(found, RegisteredSchema):
         found = found.check(column.format, writes=True)
     if isinstance(found, Unusable):

@@ -213,6 +213,7 @@ def test_a_struct_is_written_as_json_with_the_id_of_its_schema_or_without(spark,
     read = reader(spark, kafka, plain, **{"value.format": "json", "value.schema": schema}).load().orderBy("key")
     assert [row.value and row.value.lines for row in read.collect()] == [[(0, "x")], [(1, "x")], None]
     registry.answers[f"/subjects/{framed_name}-value/versions"] = 200, {}, b'{"id": 9}'
+    registry.add(9, {"type": "object"}, schemaType="JSON")
     options = {"value.format": "json", "auto.register.schemas": "true"}
     writer(frame, kafka, registry.url, framed_name, **options).save()
     (posted,) = registry.posted

@@ -254,16 +254,35 @@ def test_ids_of_bad_records_are_new_once_and_need_no_registry_after_that(registr
 
 
 def test_json_values_end_the_query_at_a_newer_schema_too(registry):
-    registry.add(1, {"type": "object"}, "orders-value")
+    registry.add(1, {"type": "object"}, "orders-value", schemaType="JSON")
+    registry.add(2, {"type": "object"}, schemaType="JSON")
     kind = pa.struct({"id": pa.int64()})
     reader = ReaderSchema("", 1, json=kind, newest=(("orders-value", 1),))
     how = decoding(registry, reader=reader, type=kind, ends_at_newer=True)
     for number in (1, 2, 2):
         assert decode(raw(b"\0\0\0\0" + bytes([number]) + b'{"id": 5}'), how)[1]["value"].to_pylist() == [{"id": 5}]
-    assert registry.asked == ["/subjects/orders-value/versions/latest"]
-    registry.add(3, {"type": "object"}, "orders-value")
+    assert registry.asked == ["/schemas/ids/2", "/subjects/orders-value/versions/latest"]
+    registry.add(3, {"type": "object"}, "orders-value", schemaType="JSON")
     with pytest.raises(ApplicationRecoverableError, match="schema 3"):
         decode(raw(b'\0\0\0\0\x03{"id": 5}'), how)
+
+
+@pytest.mark.parametrize("value_format", ["avro", "json"])
+def test_rules_of_a_records_schema_end_the_query_in_each_mode(registry, value_format):
+    encrypts = {"name": "pii", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD", "tags": ["PII"]}
+    kind, text = pa.struct({"id": pa.int64()}), b'{"id": 5}'
+    reader, schema, value = ReaderSchema("", 1, json=kind), {"type": "object"}, b"\0\0\0\0\2" + text
+    if value_format == "avro":
+        reader, schema, value = of(ORDER), OLD, framed(2, OLD, {"id": 5})
+        kind = reader.column_type()
+    registry.add(2, schema, schemaType=value_format.upper(), ruleSet={"domainRules": [encrypts]})
+    for mode in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
+        with pytest.raises(InvalidConfigurationError, match=r"Rules of the schema with id 2 .*pii .ENCRYPT"):
+            decode(raw(value), decoding(registry, reader=reader, type=kind, mode=mode))
+    how = decoding(registry, reader=reader, type=kind)
+    ignoring = replace(how.columns[0], registry=Settings({"url": registry.url, "rules": "ignore"}))
+    _, made = decode(raw(value), replace(how, columns=(ignoring,)))
+    assert made["value"].to_pylist()[0]["id"] == 5
 
 
 def test_schemas_that_cannot_be_a_column_are_refused():

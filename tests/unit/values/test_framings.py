@@ -4,6 +4,7 @@ import json
 import struct
 import uuid
 import zlib
+from dataclasses import replace
 
 import fastavro.schema
 import pyarrow as pa
@@ -177,19 +178,33 @@ def test_the_header_has_the_message_indexes_of_protobuf(registry):
 OF_CONFLUENT = "00000000017b226964223a20372c226e616d65223a226772c3bc657a69227d"
 
 
-def test_json_has_every_framing_but_avros_own_and_its_schemas_are_not_asked_for():
+def test_json_has_every_framing_but_avros_own_and_bad_values_where_the_registry_lacks_the_schema(registry):
+    schema = {"type": "object"}
+    registry.add(7, schema, schemaType="JSON")
+    answer = json.dumps({"schema": json.dumps(schema), "schemaType": "JSON"}).encode()
+    registry.answers[f"/schemas/guids/{GUID}"] = 200, {}, answer
+    registry.add(8, '"long"')
     reader = ReaderSchema("", 1, json=pa.struct({"id": pa.int64(), "name": pa.string()}))
     row = {"id": 7, "name": "grüezi"}
     written = bytes.fromhex(OF_CONFLUENT)
     text, broken = written[5:], written[:-1]
-    found, why = read(decoding("confluent", None, reader), written, None, text, broken)
+    found, why = read(decoding("confluent", registry, reader), written, None, text, broken)
     assert found == [row, None, None, None]
     assert ("Confluent's framing" in why[0], why[1]) == (True, "its schema id is 1; not valid JSON")
-    assert read(decoding("apicurio", None, reader), bytes(8) + b"\7" + text)[0] == [row]
+    assert registry.asked == []  # the schema of the column comes with the query
+    numbered = [bytes(8) + bytes([number]) + text for number in (7, 8, 9, 1)]
+    for _ in range(2):
+        found, why = read(decoding("apicurio", registry, reader), *numbered)
+        assert found == [row, None, None, row]
+        assert why[0] == "its schema id is 8; the schema with id 8 is of type AVRO, and not JSON"
+        assert why[1].endswith("does not have the schema with id 9")
+    assert registry.count(7) == 1
     packed = [b"\x03\x00" + GUID.bytes + text, b"\x03\x05" + GUID.bytes + zlib.compress(text), b"\x03\x00" + GUID.bytes]
     assert read(decoding("glue", None, reader), *packed) == ([row, row, None], ["not valid JSON"])
     headers = [[{"key": "__value_schema_id", "value": b"\x01" + GUID.bytes}]]
     found = read(
-        decoding("confluent-header", None, reader), text, written, text[:-1], headers=[*headers, None, *headers]
+        decoding("confluent-header", registry, reader), text, written, text[:-1], headers=[*headers, None, *headers]
     )
     assert found == ([row, row, None], [f"its schema has the GUID {GUID}; not valid JSON"])
+    given = replace(reader, id=None)
+    assert read(decoding("confluent", None, given), written[:4] + b"\5" + text)[0] == [row]
