@@ -92,15 +92,13 @@ def _field(
 
 def _default(field: pa.Field, record: dict[str, Any], then: ReaderSchema, now: ReaderSchema) -> pa.Array:
     """Return the default of a field, in one row, as the kernel decodes it for a record without the field."""
-    from kafkagroup_native import AvroDecoder
-
     # The whole schema, because an earlier field may define the field's type.
-    decoder = AvroDecoder(now.text, framing="none", wanted=pa.struct([(field.name, pa.null())]))
+    decoder = now.decoder(framing="none", wanted=pa.struct([(field.name, pa.null())]))
     try:
         decoder.add_writer_schema(0, json.dumps({**record, "fields": []}))
     except ValueError:
         raise _not_readable(then, now, f"field {field.name} is new and has no default") from None
-    return pa.array(decoder.decode(pa.array([b""]))).field(0)
+    return pa.array(decoder.decode(pa.array([b""]), batch_bytes=1)).field(0)
 
 
 def _not_readable(then: ReaderSchema, now: ReaderSchema, why: str) -> InvalidConfigurationError:

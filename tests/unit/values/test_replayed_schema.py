@@ -35,6 +35,16 @@ def test_a_new_field_may_have_a_type_that_another_field_defines() -> None:
     assert made.to_pylist() == [{"home": {"city": "Bern"}, "work": None}]
 
 
+def test_a_new_field_may_have_the_type_of_its_record() -> None:
+    a, following = {"name": "a", "type": "int"}, {"name": "next", "type": ["null", "Order"], "default": None}
+    then, now = (
+        ReaderSchema(json.dumps(_record(*fields)), n, recursive_depth=2)
+        for n, fields in ((1, [a]), (2, [a, following]))
+    )
+    made = current_column(then, now, now.column_type())(pa.array([{"a": 1}], then.column_type()))
+    assert made.to_pylist() == [{"a": 1, "next": None}]
+
+
 def test_a_union_of_records_that_has_changed_says_how_to_go_on() -> None:
     other = {"type": "record", "name": "Refund", "fields": [ID]}
     then, now = (ReaderSchema(json.dumps([_record(*fields), other]), n) for n, fields in ((1, [ID]), (2, [ID, NOTE])))
