@@ -29,7 +29,7 @@ from kafka_source.quota.batch_sizing import admit
 from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket, bounds_at_start, watch
 from kafka_source.runtime.control_port import Address, ControlClient, ControlPort, listen_towards
 from kafka_source.runtime.logs import set_up_logging
-from kafka_source.runtime.shared_files import name_of, private_directory, replace_file
+from kafka_source.runtime.shared_files import exclusive, name_of, private_directory, replace_file
 from kafka_source.runtime.spark_processes import is_alive, side_process_message, start_side_process
 
 _MAX_ACCOUNTS = 256
@@ -52,7 +52,7 @@ class QuotaServer:
         # The least recently used account first.
         self._accounts: dict[str, Account] = {}
         self._lock = threading.Lock()
-        self.port = ControlPort(listener, ticket.server.secret, self._grant)
+        self.port = ControlPort(listener, ticket.server.secret, self._answer)
         self._stop_watching = watch(ticket.settings, settings, rate, ticket.bounds, self._change)
 
     def account(self, name: str) -> Account:
@@ -71,9 +71,14 @@ class QuotaServer:
         self._stop_watching()
         self.port.close()
 
-    def _grant(self, question: Any) -> Any:
-        account, report = question
-        return astuple(self.account(account).grant(Report(*report), time.monotonic()))
+    def _answer(self, question: Any) -> Any:
+        """Return the grant for a task's report; without a report, an account's bounds, or None for a new account."""
+        name, report = question
+        is_new = name not in self._accounts
+        account = self.account(name)
+        if report is None:
+            return None if is_new else astuple(account.bounds)
+        return astuple(account.grant(Report(*report), time.monotonic()))
 
     def _change(self, bounds: Bounds) -> None:
         with self._lock:
@@ -82,17 +87,14 @@ class QuotaServer:
                 account.change(bounds)
 
 
-def listen(quota: QuotaSettings, settings: Settings, rate: str) -> tuple[socket.socket, Ticket]:
-    """Return a socket at which tasks reach this machine, and a ticket with the current bounds.
+def listen(settings: Settings) -> socket.socket:
+    """Return a socket at which tasks reach this machine.
 
     Raises:
-        InvalidConfigurationError: `quota.watch` cannot be read.
         OSError: This machine has no address in the network of the brokers.
     """
-    bounds = bounds_at_start(quota, settings, rate)
     brokers = parse_servers(settings.get("bootstrap.servers", ""))
-    listener = listen_towards((broker.host, broker.port) for broker in brokers)
-    return listener, Ticket(quota, bounds, Address.of(listener))
+    return listen_towards((broker.host, broker.port) for broker in brokers)
 
 
 log = logging.getLogger(__name__)
@@ -108,7 +110,9 @@ class StreamQuota:
     """
 
     def __init__(self, quota: QuotaSettings, settings: Settings) -> None:
-        listener, self._ticket = listen(quota, settings, CONSUMER_RATE)
+        bounds = bounds_at_start(quota, settings, CONSUMER_RATE)
+        listener = listen(settings)
+        self._ticket = Ticket(quota, bounds, Address.of(listener))
         self._server = QuotaServer(self._ticket, settings, CONSUMER_RATE, listener)
         self._quota, self._account = quota, self._server.account(self._ticket.account)
         self._ended = threading.Event()
@@ -181,35 +185,43 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
         InvalidConfigurationError: `quota.watch` cannot be read, or other users can read the temporary directory.
         OSError: The directory cannot be used, or this machine has no address towards the brokers.
     """
+    # The name is derived from the values that the process's accounts share. The settings' repr masks secrets.
+    process = f"quota-{driver}-{name_of((quota, settings, rate))}"
     try:
-        with private_directory() as directory:
-            # The name is derived from the values that the process's accounts share. The settings' repr masks secrets.
-            file = directory / f"quota-{driver}-{name_of((quota, settings, rate))}.json"
-            return replace(_read(file, quota) or _start(quota, settings, rate, driver, file), account=name)
+        with exclusive(process):
+            with private_directory() as directory:
+                file = directory / f"{process}.json"
+            server, bounds = _found(file, name) or (None, None)
+            # A query that begins looks its bounds up. Later micro-batches have the bounds that the process watches.
+            bounds = bounds or bounds_at_start(quota, settings, rate)
+            server = server or _start(quota, bounds, settings, rate, driver, file)
+            return Ticket(quota, bounds, server, account=name)
     except PermissionError as problem:
         raise InvalidConfigurationError(str(problem)) from None
 
 
-def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
-    """Return a ticket for the process that a file names; None: no process listens. This check counts as a request."""
+def _found(file: Path, name: str) -> tuple[Address, Bounds | None] | None:
+    """Return the address of the process that a file names, and an account's bounds; None: no process listens.
+
+    The bounds are None if the account is new.
+    """
     try:
-        server, bounds = json.loads(file.read_text())
-        ticket = Ticket(quota, Bounds(*bounds), Address(*server))
-        with closing(ControlClient(ticket.server)) as client:
-            client.connect()
-        return ticket
+        server = Address(*json.loads(file.read_text()))
+        with closing(ControlClient(server)) as client:
+            bounds = client.ask((name, None))
+        return server, None if bounds is None else Bounds(*bounds)
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, file: Path) -> Ticket:
-    listener, ticket = listen(quota, settings, rate)
-    with listener:
+def _start(quota: QuotaSettings, bounds: Bounds, settings: Settings, rate: str, driver: int, file: Path) -> Address:
+    with listen(settings) as listener:
+        ticket = Ticket(quota, bounds, Address.of(listener))
         # Do not pass these values as command-line arguments, because the settings may contain secrets.
         message = (ticket, settings, rate)
         start_side_process(__name__, [str(listener.fileno()), str(driver), str(file)], message, [listener.fileno()])
-    file.write_text(json.dumps([astuple(ticket.server), astuple(ticket.bounds)]))
-    return ticket
+    file.write_text(json.dumps(astuple(ticket.server)))
+    return ticket.server
 
 
 def main(listener: str, driver: str, file: str) -> None:

@@ -68,7 +68,7 @@ def test_another_is_started_for_one_that_is_gone(driver: subprocess.Popen[bytes]
     one = asked(driver, "one", tmp_path)
     (file,) = tmp_path.glob("*/*.json")
     # What one that was killed leaves behind: a file that names a port where nobody answers.
-    file.write_text(json.dumps([["127.0.0.1", 1, "gone"], [1.0, None]]))
+    file.write_text(json.dumps(["127.0.0.1", 1, "gone"]))
     another = asked(driver, "one", tmp_path)
     assert another not in (one, 1)
     assert asked(driver, "one", tmp_path) == another
@@ -98,10 +98,32 @@ def test_what_is_watched_is_looked_at_before_anything_is_read(
     quota = replace(QUOTA, bounds=UNBOUNDED, watch=str(document))
     ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")
     assert ticket.bounds == Bounds(5.0)
+    # Another read has its own bounds, at the same server.
+    document.write_text('{"bytes_per_second": 7}')
+    other = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "two")
+    assert (other.bounds, other.server) == (Bounds(7.0), ticket.server)
     document.write_text('{"bytes_per_sec": 5}')
-    other = replace(quota, client_id="other")
     with pytest.raises(InvalidConfigurationError, match=r"quota\.watch.*bytes_per_sec"):
-        ticket_of_server_process(other, SETTINGS, "consumer_byte_rate", driver.pid, "two")
+        ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "three")
+
+
+def test_a_later_micro_batch_has_the_bounds_that_the_server_watches(
+    driver: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    document = tmp_path / "quota.json"
+    document.write_text('{"bytes_per_second": 5}')
+    quota = replace(QUOTA, bounds=UNBOUNDED, watch=str(document), seconds=0.01)
+
+    def bounds() -> Bounds:
+        return ticket_of_server_process(quota, SETTINGS, "producer_byte_rate", driver.pid, "sink").bounds
+
+    assert [bounds() for _ in range(3)] == [Bounds(5.0)] * 3
+    document.write_text('{"bytes_per_second": 7}')
+    wait_until(lambda: bounds() == Bounds(7.0), "the server to see the change")
+    # The query has begun, so a document that cannot be read leaves the last bounds.
+    document.write_text('{"bytes_per_sec')
+    assert bounds() == Bounds(7.0)
 
 
 def test_it_serves_and_ends_with_the_driver(
