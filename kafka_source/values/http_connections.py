@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import re
 import socket
 import ssl
 import threading
@@ -18,6 +19,7 @@ from functools import partial
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.runtime.deadline import Deadline, call_within
 
 
@@ -55,7 +57,7 @@ class Connections:
             TimeoutError: There is no response in time.
             OSError: The server cannot be reached, or ends the connection.
             http.client.HTTPException: The response is no HTTP.
-            ValueError: A header cannot be sent.
+            InvalidConfigurationError: The environment's proxy has no valid URL.
         """
         scheme, host, *_ = urlsplit(url)
         deadline = Deadline(seconds)
@@ -99,7 +101,7 @@ class Connections:
         self, connection: http.client.HTTPConnection, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Response:
         parts = urlsplit(url)
-        through_proxy = parts.scheme == "http" and (connection.host, connection.port) != _place(parts)
+        through_proxy = parts.scheme == "http" and (connection.host, connection.port) != place_of(parts)
         target = url if through_proxy else url.removeprefix(f"{parts.scheme}://{parts.netloc}")
         more = _proxy_login(parts.scheme) if through_proxy else {}
         connection.request("GET" if body is None else "POST", target, body, {**headers, **more})
@@ -114,22 +116,39 @@ class Connections:
         proxy = _proxy(parts.scheme)
         if proxy is not None and proxy_bypass(str(parts.hostname)):
             proxy = None
-        to = _place(parts if proxy is None else proxy)
+        to = place_of(parts if proxy is None else proxy)
         if parts.scheme == "http":
             return http.client.HTTPConnection(*to)
         connection = http.client.HTTPSConnection(*to, context=self._context)
         if proxy is not None:
-            connection.set_tunnel(*_place(parts), _proxy_login(parts.scheme))
+            connection.set_tunnel(*place_of(parts), _proxy_login(parts.scheme))
         return connection
 
 
-def _place(parts: SplitResult) -> tuple[str, int]:
-    return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)
+def place_of(parts: SplitResult) -> tuple[str, int]:
+    """Return host and port of a URL.
+
+    Raises:
+        ValueError: They are not valid. The error may contain secrets.
+    """
+    host = (parts.hostname or "").encode("idna").decode()
+    if not re.fullmatch("[!-~]+", host):
+        raise ValueError(host)
+    return host, parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _proxy(scheme: str) -> SplitResult | None:
     text = getproxies().get(scheme)
-    return urlsplit(text if "://" in text else f"http://{text}") if text else None
+    if not text:
+        return None
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        place_of(parts)
+    except ValueError:
+        raise InvalidConfigurationError(
+            f"The environment variable {scheme}_proxy has no valid URL of a proxy, such as http://proxy:3128."
+        ) from None
+    return parts
 
 
 def _proxy_login(scheme: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import re
 import ssl
 import threading
 import time
@@ -29,7 +30,7 @@ from kafka_source.errors import AuthenticationError, InvalidConfigurationError, 
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.values.http_connections import Connections, Response, basic
+from kafka_source.values.http_connections import Connections, Response, basic, place_of
 from kafka_source.values.references import inline_references
 from kafka_source.values.schema_rules import SchemaRule, changing_rules, refuse_rules
 
@@ -481,10 +482,6 @@ class Registry:
             raise _away(asked, url, f"no answer within {seconds:.0f} s") from None
         except (OSError, http.client.HTTPException) as error:
             raise _away(asked, url, getattr(error, "strerror", None) or type(error).__name__) from None
-        except ValueError:
-            # The error's text may have the value of a header.
-            problem = "credentials without line breaks and other control characters"
-            raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, problem) from None
         if not 200 <= answer.status < 300:
             raise _refusal(answer, asked, url) from None
         if len(answer.body) > _MAX_BYTES:
@@ -524,13 +521,13 @@ class _AwayError(RetriableError):
 
 
 def _url(text: str) -> _Url:
-    takes = "URLs that begin with http:// or https://, separated by commas"
+    takes = "URLs that begin with http:// or https:// and have a valid host, port and path, separated by commas"
     try:
         parts = urlsplit(text)
-        host, port = parts.hostname, parts.port
+        (host, _), port = place_of(parts), parts.port
     except ValueError:
         raise OptionError("schema.registry.url", HIDDEN, takes) from None
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not re.fullmatch("[!-~]*", parts.path):
         raise OptionError("schema.registry.url", HIDDEN, takes)
     place = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
     address = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
@@ -557,13 +554,20 @@ def _headers(settings: Settings) -> dict[str, str]:
     if user_info and ":" not in user_info:
         raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, "the user and the password as user:password")
     headers = {"Authorization": basic(user_info)} if user_info else {}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    names = {
-        "bearer.auth.logical.cluster": "target-sr-cluster",
-        "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
+    # By option, the header and the text before its value.
+    made = {
+        "bearer.auth.token": ("Authorization", "Bearer "),
+        "bearer.auth.logical.cluster": ("target-sr-cluster", ""),
+        "bearer.auth.identity.pool.id": ("Confluent-Identity-Pool-Id", ""),
     }
-    return headers | {header: settings[name] for name, header in names.items() if settings.get(name)}
+    for name, (header, before) in made.items():
+        value = settings.get(name, "")
+        if not re.fullmatch(r"[ -~\xa0-\xff]*", value):
+            takes = "characters of Latin-1, without line breaks and other control characters"
+            raise OptionError(f"schema.registry.{name}", HIDDEN, takes)
+        if value:
+            headers[header] = before + value
+    return headers
 
 
 def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError, OptionError, RetriableError
@@ -198,12 +200,12 @@ def test_logins_are_sent_and_never_shown(server: RegistryServer) -> None:
     server.add(7, ORDER)
     basic = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
     in_url = server.url.replace("http://", f"http://me:{SECRET}@")
-    for settings, header in [
+    for more, header in [
         ({"basic.auth.user.info": f"me:{SECRET}"}, basic),
         ({"bearer.auth.token": SECRET, "bearer.auth.logical.cluster": "lsrc-1"}, f"Bearer {SECRET}"),
         ({"url": in_url}, basic),
     ]:
-        all_of_it = Settings({"url": server.url, **settings})
+        all_of_it = Settings({"url": server.url, **more})
         registry = Registry(all_of_it)
         registry.by_id(7)
         assert server.headers["Authorization"] == header
@@ -230,10 +232,67 @@ def test_wrong_settings_are_named_without_secrets(settings: dict[str, str]) -> N
     assert SECRET not in repr(pickle.loads(pickle.dumps(caught.value)).__dict__)
 
 
-def test_a_token_that_breaks_the_header_is_not_shown(server: RegistryServer) -> None:
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("bearer.auth.token", f"{SECRET}\nx"),
+        ("bearer.auth.token", f"{SECRET}\r\n x"),
+        ("bearer.auth.token", f"{SECRET}€"),
+        ("bearer.auth.logical.cluster", f"{SECRET}\0"),
+        ("bearer.auth.identity.pool.id", f"{SECRET}Ω"),
+        ("url", f"http://me:{SECRET}@registry..local:8081"),
+        ("url", f"http://me:{SECRET}@{'r' * 64}:8081"),
+        ("url", f"http://me:{SECRET}@regi stry"),
+        ("url", f"http://me:{SECRET}@registry:port"),
+        ("url", f"http://me:{SECRET}@registry/a path"),
+        ("url", f"http://me:{SECRET}@registry/\x7f"),
+        ("url", f"http://me:{SECRET}@registry/é"),
+        ("url", f"http://good, https://me:{SECRET}@registry/é"),
+    ],
+)
+def test_what_a_request_cannot_have_is_refused_before_the_first_one_and_not_shown(option: str, value: str) -> None:
     with pytest.raises(OptionError) as caught:
-        client(server, bearer_auth_token=f"{SECRET}\nx").by_id(7)
+        Registry(Settings({"url": "http://registry", option: value}))
+    assert caught.value.option == f"schema.registry.{option}"
     assert SECRET not in str(caught.value)
+    assert str(caught.value).count("schema.registry.") == 1
+
+
+@pytest.fixture(scope="module")
+def listening() -> Iterator[RegistryServer]:
+    with RegistryServer() as started:
+        started.add(7, ORDER)
+        yield started
+
+
+@given(st.text(st.characters(max_codepoint=0x17F)).map(str.strip).filter(bool))
+@settings(max_examples=50)
+def test_a_token_is_sent_unchanged_or_refused(listening: RegistryServer, token: str) -> None:
+    try:
+        client(listening, bearer_auth_token=token).by_id(7)
+    except OptionError as error:
+        assert error.option == "schema.registry.bearer.auth.token"
+        assert not (token.isascii() and token.isprintable())
+    else:
+        assert listening.headers["Authorization"] == f"Bearer {token}"
+
+
+def test_a_name_in_another_script_has_an_address() -> None:
+    assert (
+        repr(Registry(Settings({"url": "http://Zürich.example:81/a"}))) == "Registry(http://xn--zrich-kva.example:81/a)"
+    )
+    assert repr(Registry(Settings({"url": "http://[::1]:81/"}))) == "Registry(http://[::1]:81)"
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy:abc", "proxy..local:3128", "http://pro xy", "http://[proxy", "http://"]
+)
+def test_a_proxy_that_is_no_url_is_named_by_its_variable(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", proxy.replace("http://", f"http://me:{SECRET}@"))
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(InvalidConfigurationError, match="environment variable http_proxy") as caught:
+        Registry(Settings({"url": "http://registry.invalid"})).by_id(7)
+    assert SECRET not in str(caught.value) and "schema.registry" not in str(caught.value)
 
 
 def test_references_are_included_where_they_are_first_used(server: RegistryServer) -> None:
