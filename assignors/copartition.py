@@ -8,8 +8,6 @@ A strategy that assigns partitions one by one keeps co-partitioned topics togeth
 first topic of each set, and `Folded.unfold`, which assigns the other topics' partitions by their numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar

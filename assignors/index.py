@@ -3,8 +3,6 @@
 Sort orders decide ties as in Java, so that the result does not depend on the leader's client.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace

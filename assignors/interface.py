@@ -3,8 +3,6 @@
 A leader checks a cooperative assignment before it sends the assignment, like Java's `ConsumerCoordinator` (KIP-429).
 """
 
-from __future__ import annotations
-
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping

@@ -7,8 +7,6 @@ member is the work of its units divided by its speed. Without known work the ass
 docs/design/balance.md.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence

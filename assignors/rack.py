@@ -6,8 +6,6 @@ racks moves in every rebalance. If the members on its racks have no room, Java d
 number of rack mismatches or lost claims, and raises neither. Sizes stay as even as in `sticky`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 

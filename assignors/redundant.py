@@ -4,8 +4,6 @@ Java has no such strategy. Kafka's "Client-side Assignment Proposal" describes t
 hold a replica of a partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

@@ -4,8 +4,6 @@ The strategies are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssig
 assignment, which is balanced and moves as few partitions as possible; `cooperative-sticky` needs two rebalances.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

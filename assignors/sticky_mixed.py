@@ -5,8 +5,6 @@ The algorithm needs less work than Java's: topics with the same subscribers shar
 assigned in batches, and balance is checked once per topic.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import groupby

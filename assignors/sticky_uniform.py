@@ -4,8 +4,6 @@ Every member gets floor or ceil of partitions / members, and no more partitions 
 racks this takes a few passes over the partitions, because one slice per member has many rounds of round-robin.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass

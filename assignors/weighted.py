@@ -1,7 +1,5 @@
 """`weighted`: a sticky assignment in proportion to the members' weights, which `assignor.options` sets."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar

@@ -4,8 +4,6 @@ Schemas: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json (
 Kafka, `StickyAssignor` (user data V0 and V1) and `CooperativeStickyAssignor` (user data V0). Big endian throughout.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

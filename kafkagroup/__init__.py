@@ -10,8 +10,6 @@ provisional names. Everything else is internal, including `kafka_source`, the co
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.
 # ruff: noqa: I001
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING

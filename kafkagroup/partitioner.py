@@ -1,7 +1,5 @@
 """Compute the partition that Java's producer chooses for a key. The sink uses `native/src/murmur2.rs`."""
 
-from __future__ import annotations
-
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
 _SHIFT = 24

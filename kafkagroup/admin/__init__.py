@@ -1,7 +1,5 @@
 """Administration of consumer groups and topics, and of the checkpoints of queries."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from kafka_source.model.halt import Halt

@@ -3,8 +3,6 @@
 The dry run gives the assignor the subscriptions that members would send, and checks the result as a leader does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 

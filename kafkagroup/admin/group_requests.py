@@ -1,7 +1,5 @@
 """Requests of the tools to coordinators: list, describe and delete groups of any type; decode members' user data."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Callable, Iterable, Mapping

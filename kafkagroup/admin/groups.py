@@ -1,7 +1,5 @@
 """`Groups`: list, describe, rewind, create, clone, export, import and delete groups."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Pause, stop and resume the queries of a group from another process, and describe a halted group."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Decide whether a group is stalled: partitions have lag, and their committed offsets have not moved. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Look up the lag of groups and the rates of members, and the offsets of a rewind's target."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

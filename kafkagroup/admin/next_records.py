@@ -1,7 +1,5 @@
 """Look up when the next record of each partition of a group was written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from assignors.model import TopicPartition

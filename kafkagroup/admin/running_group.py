@@ -5,8 +5,6 @@ micro-batch, own no partitions while the offsets are set, and continue at the ne
 `group.classic.strategies`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping

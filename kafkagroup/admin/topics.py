@@ -1,7 +1,5 @@
 """`Topics`: the topics of a cluster with their partitions, leaders and offsets."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Write files that appear only when they are complete, and lock them against a second writer."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """`decode_values`: decode the values of record batches, from `arrow.read` or in Spark's `mapInArrow`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ milliseconds. A time after the year 9999 is written as the number of millisecond
 are those of `json_values`.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from enum import Enum

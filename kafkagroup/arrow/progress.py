@@ -1,7 +1,5 @@
 """The progress of an `arrow` stream: its figures, and the bar that a terminal or a notebook shows."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A stream of Arrow record batches, for every library that supports Arrow's PyCapsule interface."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TypeVar

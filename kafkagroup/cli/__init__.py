@@ -1,7 +1,5 @@
 """The command line, `kafkagroup`, which needs the extra `cli`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The command `kafkagroup`: its subcommands in the order of the help, and the command lines of other tools."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import typer

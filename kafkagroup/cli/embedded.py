@@ -1,7 +1,5 @@
 """The command `kafkagroup embedded`: run Kafka, and a schema registry, until Ctrl-C."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 from contextlib import ExitStack

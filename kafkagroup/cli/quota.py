@@ -1,7 +1,5 @@
 """The commands `kafkagroup quota show | set | brokers`: a query's quota usage, its quota, and the brokers' quotas."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Print rows as tables with rich: widths, colours, and the table of `watch`, which is redrawn in place."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

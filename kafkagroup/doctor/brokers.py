@@ -1,7 +1,5 @@
 """Findings about brokers: advice by the step that failed, certificates that expire soon, clocks that differ."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from ipaddress import ip_address

@@ -1,7 +1,5 @@
 """Find the Java and the Spark that a session of this Python would use; check whether Spark finds the format."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

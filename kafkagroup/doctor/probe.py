@@ -4,8 +4,6 @@ The steps are those of the connector's connections: resolve the host's name, con
 SASL, Metadata. If a step fails, a second probe finds the kind of server at this port.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import struct

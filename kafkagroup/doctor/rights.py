@@ -5,8 +5,6 @@ transactional ids, so two requests test the rights: DescribeTransactions needs D
 changes nothing: its producer id is unused, and the broker refuses the id after it has checked the right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Check the installed versions, and the engine that serves; `Finding` is the result of a check."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Iterable, Mapping

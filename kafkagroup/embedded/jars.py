@@ -1,7 +1,5 @@
 """Choose the version of Kafka, and get jars from the cache folder or (with pyspark's Ivy) from a Maven repository."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -6,8 +6,6 @@ EmbeddedKafkaError
 └── BrokerError       a node did not start, stopped unexpectedly, or did not answer
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -4,8 +4,6 @@ A node's storage needs `meta.properties` (the ids of the cluster and the node) a
 feature levels). `bootstrap.checkpoint` is the same for all nodes of all clusters, so one run of StorageTool suffices.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import re

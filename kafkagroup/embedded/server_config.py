@@ -1,7 +1,5 @@
 """A node's server.properties, with defaults for tests, and the choice of its loopback ports."""
 
-from __future__ import annotations
-
 import random
 import socket
 from collections.abc import Mapping, Sequence

@@ -11,8 +11,6 @@ As the JVM's parent, the supervisor reads the exit status before the process id 
 process. The supervisor exits with the JVM's code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -4,8 +4,6 @@ Loading classes is half of a broker's start. An archive of loaded and verified c
 sharing, JEP 350; 48 MB in the cache) shortens a start from 4 s to 2 s.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -4,8 +4,6 @@ Prometheus names follow the conventions of Prometheus (base units, `_total` for 
 OpenTelemetry names are from its semantic conventions for messaging; the other names begin with `kafkagroup.`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """The interface of exporters, the handling of failed exporters, and the exporter that writes a file of samples."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

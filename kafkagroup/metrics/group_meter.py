@@ -1,7 +1,5 @@
 """Metrics of the lag of groups at the brokers (`kafkagroup watch --prometheus`), with the names of a query's lag."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from assignors.model import TopicPartition

@@ -1,7 +1,5 @@
 """A listener that turns Spark's progress events into samples and points of metrics."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

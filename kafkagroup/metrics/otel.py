@@ -1,7 +1,5 @@
 """OpenTelemetry: metrics to a collector by OTLP, or into a meter provider of the program. Needs the extra `otel`."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Prometheus: an HTTP endpoint that a Prometheus server scrapes. Needs the extra `metrics`."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Compute rates, slots and latencies for plots from samples. Times are seconds since 1970. Pure functions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

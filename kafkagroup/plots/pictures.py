@@ -1,7 +1,5 @@
 """Draw lag, throughput, assignment and latency, each as a `Figure` that notebooks show; pyplot's state is not used."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from datetime import datetime, timezone
