@@ -67,10 +67,11 @@ class Positions:
         return self._get(tp).known
 
     def follow(self, decisions: Mapping[TopicPartition, Decision]) -> None:
-        """Continue as decided. After a rewind of the group, earlier commits do not count."""
+        """Continue as decided. Commits do not count after a rewind of the group, or a step back behind them."""
         for tp, one in decisions.items():
-            partition = self._partitions[tp]
-            if one.known.rewind != partition.known.rewind:
+            partition, at = self._partitions[tp], one.known.next
+            steps_back = at is not None and partition.committed is not None and at < partition.committed
+            if one.known.rewind != partition.known.rewind or steps_back:
                 partition.committed = None
             partition.known = one.known
 

@@ -159,6 +159,14 @@ def test_of_a_rewound_partition_everything_is_missing_again() -> None:
     assert positions.missing({A0: 5, A1: 5}) == {A0: 5}
 
 
+def test_where_the_group_was_set_back_for_a_truncated_log_the_same_end_is_missing_again() -> None:
+    """Another application has committed the earlier offset, and the log has the same end again."""
+    positions = Positions()
+    positions.as_committed({A0: 5, B0: 7})
+    positions.follow({A0: Decision(Known(next=0, epoch=2)), B0: Decision(Known(next=7))})
+    assert positions.missing({A0: 5, B0: 7}) == {A0: 5}
+
+
 def test_what_was_committed_an_hour_ago_is_old_until_it_is_committed_again() -> None:
     now = 0.0
     positions = Positions(lambda: now)
