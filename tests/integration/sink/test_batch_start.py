@@ -1,5 +1,8 @@
 """When Spark pickles a writer: the sink begins a batch then, and Spark promises nothing about it."""
 
+# Spark's processes get the local classes without the names of their annotations.
+from __future__ import annotations
+
 import os
 from collections import Counter
 from pathlib import Path
