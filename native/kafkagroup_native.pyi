@@ -366,7 +366,7 @@ class BatchEncoder:
         """Split a batch of several records into two, for example because it exceeds the topic's `max.message.bytes`.
 
         The records keep their sequence numbers, so that an idempotent producer can send both halves instead of the
-        batch. Batches that are sealed later are not larger than the first half.
+        batch. Batches that are sealed later have at most half of its bytes.
 
         Args:
             batch: A batch that `take` or `split` returned.
@@ -553,30 +553,32 @@ class JsonDecoder:
     zone), string, binary (Base64), list, map with strings as keys, and struct. All may be null. A field that the type does
     not have is checked and skipped, one that a value does not have is null, and of one that comes twice the last one counts.
 
-    Threads may share a decoder.
+    A decoder may be used by one thread at a time.
     """
 
-    def __new__(cls, kind: _ArrowType, *, framing: str = "none", max_decoded_bytes: int = 67108864) -> JsonDecoder:
+    def __new__(
+        cls, kind: _ArrowType, *, framing: str = "none", checks_ids: bool = False, max_decoded_bytes: int = 67108864
+    ) -> JsonDecoder:
         """Make a decoder.
 
         Args:
             kind: The type of the array.
             framing: What precedes the text of each value; see `AvroDecoder`.
+            checks_ids: Whether a value with an id of `confluent` or `apicurio` is bad unless its schema was added.
             max_decoded_bytes: As in `AvroDecoder`.
 
         Raises:
             ValueError: JSON cannot be read as this type; the message has the path. Or the framing is not known.
         """
 
-    def schema_ids(self, values: _ArrowArray) -> list[int]:
-        """Return the ids of the schemas of these values, each once, sorted. They do not change how values are read.
-
-        Raises:
-            ValueError: `values` is not an array of binary or large_binary.
-        """
-
     def __arrow_c_schema__(self) -> CapsuleType:
         """Export the type of the decoded array (Arrow PyCapsule interface), in which all may be null."""
+
+    def add_writer_schema(self, schema_id: int, schema: str) -> None:
+        """Add the id of a schema that values may name. The schema does not change how values are read."""
+
+    def missing_ids(self, values: _ArrowArray) -> tuple[list[int], int]:
+        """Return the ids that were not added, as `AvroDecoder` does; none unless the decoder checks ids."""
 
     def decode(self, values: _ArrowArray, *, batch_bytes: int = 1073741823) -> DecodedValues:
         """Decode values, one at least, until they take `batch_bytes`; the rows of the result are in the same order.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from kafkagroup_native import AvroDecoder, ProtobufDecoder
+    from kafkagroup_native import AvroDecoder, JsonDecoder, ProtobufDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_value_kernel
@@ -24,7 +24,6 @@ from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import DEFAULT_DECODED_BYTES, DecodedColumn, ValueFormat
 from kafka_source.options.value_rules import subjects_of
 from kafka_source.options.values import ColumnOptions
-from kafka_source.values.json_ids import JsonValues
 from kafka_source.values.json_schema import SchemaError, json_schema_type
 from kafka_source.values.record_types import union_of
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
@@ -82,7 +81,7 @@ class ReaderSchema:
 
     def decoder(
         self, *, framing: str, wanted: pa.DataType | None = None, max_decoded_bytes: int = DEFAULT_DECODED_BYTES
-    ) -> AvroDecoder | ProtobufDecoder | JsonValues:
+    ) -> AvroDecoder | ProtobufDecoder | JsonDecoder:
         """Return a decoder of the native kernel.
 
         Args:
@@ -98,10 +97,13 @@ class ReaderSchema:
         message = self.protobuf
         try:
             if self.json is not None:
-                kind = self.json if wanted is None else wanted
-                kernel = JsonDecoder(kind, framing=framing, max_decoded_bytes=max_decoded_bytes)
-                # Values of a type that the options give need no registry, also if they name schemas.
-                return JsonValues(kernel, "none" if self.id is None else framing)
+                return JsonDecoder(
+                    self.json if wanted is None else wanted,
+                    framing=framing,
+                    # Values of a type that the options give need no registry, also if they name schemas.
+                    checks_ids=self.id is not None,
+                    max_decoded_bytes=max_decoded_bytes,
+                )
             if message is None:
                 return AvroDecoder(
                     self.text,

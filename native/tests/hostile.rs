@@ -136,7 +136,7 @@ fn the_deepest_types_are_read() {
     }
     let text = [b"[".repeat(64), b"1".to_vec(), b"]".repeat(64)].concat();
     let decoded = on_a_small_stack(move || {
-        json::decoder::Decoder::new(&list, Framing::None).unwrap().decode(&One(text), LIMITS).unwrap()
+        json::decoder::Decoder::new(&list, Framing::None, false).unwrap().decode(&One(text), LIMITS).unwrap()
     });
     assert_eq!(said(&decoded), "read");
     let messages: String = (0..63).map(|i| format!("message M{i} {{ M{} f = 1; }}", i + 1)).collect();
@@ -175,7 +175,7 @@ fn a_value_that_is_nested_is_bad() {
     for text in [b"[".repeat(DEEP), [b"{\"a\": ".to_vec(), b"[".repeat(DEEP)].concat(), b"{\"b\":".repeat(DEEP)] {
         let kind = any.clone();
         let decoded = on_a_small_stack(move || {
-            json::decoder::Decoder::new(&kind, Framing::None).unwrap().decode(&One(text), LIMITS).unwrap()
+            json::decoder::Decoder::new(&kind, Framing::None, false).unwrap().decode(&One(text), LIMITS).unwrap()
         });
         assert_ne!(said(&decoded), "read");
     }

@@ -132,7 +132,7 @@ fn many(
 
 fn subjects() -> Vec<Subject> {
     let subject = |kind: DataType| {
-        let decoder = Decoder::new(&kind, Framing::None).unwrap();
+        let decoder = Decoder::new(&kind, Framing::None, false).unwrap();
         Subject {
             decode: Box::new(move |values| decoder.decode(values, LIMITS)),
             value: Box::new(move |rng| {

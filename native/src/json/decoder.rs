@@ -1,29 +1,44 @@
 //! Decodes a column of JSON values.
 
-use std::collections::BTreeSet;
-
 use arrow_schema::DataType;
 
 use super::plan::{Node, of_type};
 use super::reader::Reader;
 use crate::values::fault::Fault;
 use crate::values::framing::Framing;
-use crate::values::rows::{Decoded, Failure, Limits, Values, rows_of};
+use crate::values::rows::{Decoded, Failure, Limits, Values, Writers, rows_of};
 use crate::values::slot::Slot;
 
-/// Decodes values into columns of a type. The JSON Schemas that the values name have no effect.
+/// Decodes values into columns of a type. The JSON Schemas that the values name have no effect on the decoding.
 pub struct Decoder {
     slot: Slot,
     node: Node,
     kind: DataType,
     framing: Framing,
+    /// The schemas that values may name; None: any schema.
+    writers: Option<Writers<()>>,
 }
 
 impl Decoder {
-    pub fn new(kind: &DataType, framing: Framing) -> Result<Self, Fault> {
+    /// `checks_ids`: Whether a value is bad unless [`Self::add`] has added its schema.
+    pub fn new(kind: &DataType, framing: Framing, checks_ids: bool) -> Result<Self, Fault> {
         let (slot, node) = of_type(kind)?;
         let kind = slot.data_type();
-        Ok(Self { slot, node, kind, framing })
+        let checks_ids = checks_ids && matches!(framing, Framing::Confluent | Framing::Apicurio);
+        Ok(Self { slot, node, kind, framing, writers: checks_ids.then(Writers::default) })
+    }
+
+    /// Adds a schema that values may name.
+    pub fn add(&mut self, id: u64) {
+        self.writers.iter_mut().for_each(|writers| writers.put(id, ()));
+    }
+
+    /// See [`Writers::missing`].
+    pub fn missing(&mut self, values: &impl Values) -> Result<(Vec<u64>, usize), Failure> {
+        match &mut self.writers {
+            Some(writers) => writers.missing(values, self.framing),
+            None => Ok((vec![], values.rows())),
+        }
     }
 
     pub fn kind(&self) -> &DataType {
@@ -36,26 +51,13 @@ impl Decoder {
         let rows = rows_of(values, &self.slot, limits, |_, value, column, budget| {
             let (id, text) = self.framing.split(value).map_err(|fault| (None, fault))?;
             let id = (self.framing != Framing::None).then_some(id);
+            if let (Some(writers), Some(id)) = (&self.writers, id) {
+                writers.get(id).map_err(|fault| (Some(id), fault))?;
+            }
             let text = &*self.framing.unpack(value, text, budget).map_err(|fault| (id, fault))?;
             Reader::read(text, &mut scratch, &self.node, column, budget).map_err(|fault| (id, fault))
         })?;
         rows.finish(&self.kind)
-    }
-
-    /// Returns the ids of the schemas of these values, each once.
-    pub fn ids(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
-        let (mut ids, mut last) = (BTreeSet::new(), None);
-        for row in 0..values.rows() {
-            let value = values.get(row).map_err(|_| Failure::Outside)?;
-            match value.and_then(|value| self.framing.split(value).ok()) {
-                Some((id, _)) if last != Some(id) => {
-                    last = Some(id);
-                    ids.insert(id);
-                }
-                _ => {}
-            }
-        }
-        Ok(ids.into_iter().collect())
     }
 }
 
@@ -72,7 +74,7 @@ mod tests {
 
     fn messages(kind: DataType, values: [&[u8]; 3]) -> (Vec<usize>, Vec<String>, usize) {
         let kind = DataType::Struct(vec![Field::new("a", kind, true)].into());
-        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values, LIMITS).unwrap();
+        let decoded = Decoder::new(&kind, Framing::None, false).unwrap().decode(&values, LIMITS).unwrap();
         decoded.data.validate_full().unwrap();
         let rows = decoded.bad.iter().map(|bad| bad.row).collect();
         (rows, decoded.messages.iter().map(ToString::to_string).collect(), decoded.data.len())
@@ -89,7 +91,7 @@ mod tests {
     fn a_field_that_comes_again_replaces_the_one_before() {
         let values: [&[u8]; 3] = [br#"{"a": "x", "a": "y"}"#, br#"{"a": "x", "a": null}"#, b"{}"];
         let kind = DataType::Struct(vec![Field::new("a", DataType::Utf8, true)].into());
-        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values, LIMITS).unwrap();
+        let decoded = Decoder::new(&kind, Framing::None, false).unwrap().decode(&values, LIMITS).unwrap();
         let texts = &decoded.data.child_data()[0];
         assert_eq!((texts.null_count(), texts.buffers()[1].as_slice()), (2, &b"y"[..]));
         assert!(decoded.bad.is_empty());
@@ -98,11 +100,15 @@ mod tests {
     #[test]
     fn an_id_in_front_is_told_with_what_is_wrong_behind_it() {
         let kind = DataType::Struct(vec![Field::new("a", DataType::Int64, true)].into());
-        let decoder = Decoder::new(&kind, Framing::Confluent).unwrap();
         let values: [&[u8]; 3] = [b"\0\0\0\0\x07{\"a\": 1}", b"\0\0\0\0\x08{\"a\": \"x\"}", b"{\"a\": 1}"];
-        let bad: Vec<_> = decoder.decode(&values, LIMITS).unwrap().bad.iter().map(|bad| (bad.row, bad.id)).collect();
-        assert_eq!(bad, [(1, Some(8)), (2, None)]);
-        assert_eq!(decoder.ids(&values).unwrap(), [7, 8]);
+        let bad = |decoder: &Decoder| -> Vec<_> {
+            decoder.decode(&values, LIMITS).unwrap().bad.iter().map(|bad| (bad.row, bad.id)).collect()
+        };
+        assert_eq!(bad(&Decoder::new(&kind, Framing::Confluent, false).unwrap()), [(1, Some(8)), (2, None)]);
+        let mut checks = Decoder::new(&kind, Framing::Confluent, true).unwrap();
+        assert_eq!(checks.missing(&values).unwrap(), (vec![7, 8], 3));
+        checks.add(8);
+        assert_eq!(bad(&checks), [(0, Some(7)), (1, Some(8)), (2, None)]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl ProtobufDecoder {
     }
 }
 
-#[pyclass(module = "kafkagroup_native", frozen)]
+#[pyclass(module = "kafkagroup_native")]
 pub struct JsonDecoder {
     inner: json::decoder::Decoder,
     record_bytes: usize,
@@ -140,15 +140,20 @@ pub struct JsonDecoder {
 #[pymethods]
 impl JsonDecoder {
     #[new]
-    #[pyo3(signature = (kind, *, framing="none", max_decoded_bytes=67108864))]
-    fn new(kind: &Bound<'_, PyAny>, framing: &str, max_decoded_bytes: usize) -> PyResult<Self> {
+    #[pyo3(signature = (kind, *, framing="none", checks_ids=false, max_decoded_bytes=67108864))]
+    fn new(kind: &Bound<'_, PyAny>, framing: &str, checks_ids: bool, max_decoded_bytes: usize) -> PyResult<Self> {
         let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
-        let inner = json::decoder::Decoder::new(&imported_type(kind)?, framing).map_err(refuse)?;
+        let inner = json::decoder::Decoder::new(&imported_type(kind)?, framing, checks_ids).map_err(refuse)?;
         Ok(Self { inner, record_bytes: record_limit(max_decoded_bytes)? })
     }
 
-    fn schema_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        of_column(py, values, |column| self.inner.ids(column))
+    #[allow(unused_variables)]
+    fn add_writer_schema(&mut self, schema_id: u64, schema: &str) {
+        self.inner.add(schema_id);
+    }
+
+    fn missing_ids(&mut self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, usize)> {
+        of_column(py, values, |column| self.inner.missing(column))
     }
 
     #[pyo3(signature = (values, *, batch_bytes=1073741823))]
