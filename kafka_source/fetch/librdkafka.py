@@ -52,6 +52,8 @@ class Rows:
         self.bytes = 0
         self.since = time.monotonic()
         self._messages: list[Message] = []
+        # The headers of the messages, which are slow to read.
+        self._headers: list[list[tuple[str, bytes | None]] | None] = []
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -65,7 +67,9 @@ class Rows:
         self._messages.append(message)
         self.bytes += _size(message)
         if self._reads_headers:
-            self.bytes += sum(len(key) + len(value or b"") for key, value in _headers(message) or ())
+            headers = _headers(message)
+            self._headers.append(headers)
+            self.bytes += sum(len(key) + len(value or b"") for key, value in headers or ())
 
     def drain(self) -> pa.RecordBatch:
         """Return the record batch and begin the next.
@@ -75,8 +79,12 @@ class Rows:
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
+        headers, self._headers = self._headers, []
         self.since = time.monotonic()
-        arrays = [_array(column, field, messages) for column, field in zip(self._columns, self._schema, strict=True)]
+        arrays = [
+            pa.array(headers, field.type) if column.name == "headers" else _array(column, field, messages)
+            for column, field in zip(self._columns, self._schema, strict=True)
+        ]
         nullable = pa.schema([field.with_nullable(True) for field in self._schema])
         return conform(pa.RecordBatch.from_arrays(arrays, schema=nullable), self._schema)
 
@@ -103,8 +111,6 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
         case "timestampType":
             # librdkafka has 0 for no timestamp, 1 for a create time, 2 for a log-append time; Spark has -1, 0 and 1.
             return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
-        case "headers":
-            return pa.array([_headers(m) for m in messages], field.type)
     raise AssertionError(column.name)
 
 
