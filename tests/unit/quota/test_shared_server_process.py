@@ -36,6 +36,18 @@ print(ticket.server.port)
 """
 
 
+@pytest.fixture(autouse=True)
+def temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    document = tmp_path / "quota.json"
+    document.write_text('{"bytes_per_second": 5}')
+    return document
+
+
 @pytest.fixture
 def driver() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -74,27 +86,20 @@ def test_another_is_started_for_one_that_is_gone(driver: subprocess.Popen[bytes]
     assert asked(driver, "one", tmp_path) == another
 
 
-def test_a_directory_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_a_directory_that_others_can_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"kafkagroup-{os.getuid()}").mkdir(mode=0o755)
     with pytest.raises(InvalidConfigurationError, match="TMPDIR"):
         ticket_of_server_process(QUOTA, SETTINGS, "", os.getpid(), "one")
 
 
 @pytest.mark.usefixtures("users_program")
-def test_a_writer_that_is_not_sent_to_tasks_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_a_writer_that_is_not_sent_to_tasks_starts_none(tmp_path: Path) -> None:
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "quota.bytes.per.second": "1000"}
     stream_writer(options, StructType().add("value", StringType()), False).commit([], 0)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_watched_is_looked_at_before_anything_is_read(
-    driver: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    document = tmp_path / "quota.json"
-    document.write_text('{"bytes_per_second": 5}')
+def test_what_is_watched_is_looked_at_before_anything_is_read(driver: subprocess.Popen[bytes], document: Path) -> None:
     quota = replace(QUOTA, bounds=UNBOUNDED, watch=str(document))
     ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")
     assert ticket.bounds == Bounds(5.0)
@@ -108,11 +113,8 @@ def test_what_is_watched_is_looked_at_before_anything_is_read(
 
 
 def test_a_later_micro_batch_has_the_bounds_that_the_server_watches(
-    driver: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    driver: subprocess.Popen[bytes], document: Path
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    document = tmp_path / "quota.json"
-    document.write_text('{"bytes_per_second": 5}')
     quota = replace(QUOTA, bounds=UNBOUNDED, watch=str(document), seconds=0.01)
 
     def bounds() -> Bounds:
@@ -126,10 +128,7 @@ def test_a_later_micro_batch_has_the_bounds_that_the_server_watches(
     assert bounds() == Bounds(7.0)
 
 
-def test_it_serves_and_ends_with_the_driver(
-    driver: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_it_serves_and_ends_with_the_driver(driver: subprocess.Popen[bytes], tmp_path: Path) -> None:
     ticket = ticket_of_server_process(QUOTA, SETTINGS, "consumer_byte_rate", driver.pid, "one")
     assert ticket.server.secret not in repr(ticket)
     tickets = [ticket.of(slot, 0.25) for slot in range(2)]
