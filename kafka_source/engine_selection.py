@@ -24,7 +24,7 @@ NATIVE_MODULE = "kafkagroup_native"
 #: The number of the kernel's interface that this version calls. `native/src/python/mod.rs` has the same number. Raise
 #: both numbers with every change of `native/kafkagroup_native.pyi`. So a kernel of the same version from other sources
 #: is detected before a task calls it.
-INTERFACE = 9
+INTERFACE = 10
 
 _INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip install ./native`)"
 

@@ -25,7 +25,7 @@ use errors::arrow_error;
 
 /// The version of the interface in `kafkagroup_native.pyi`. Before `kafka_source` plans a query, it compares this
 /// version with the version in `engine_selection.py`. Raise both versions with every change of the interface.
-const INTERFACE: u32 = 9;
+const INTERFACE: u32 = 10;
 
 #[pymodule]
 fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
