@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import KafkaGroupError, UnknownOutcomeError
+from kafka_source.errors import FencedError, KafkaGroupError, UnknownOutcomeError
 from kafka_source.kafka_client import (
     TRANSACTION,
     ConnectionLost,
@@ -86,6 +86,7 @@ async def initialise(
     deadline: Deadline,
     *,
     ended: OpenTransaction | None = None,
+    only_while: Callable[[], Awaitable[bool]] | None = None,
     once: bool = False,
 ) -> OpenTransaction:
     """Take a transactional id, and return the id's next transaction, which begins with its first request.
@@ -102,6 +103,8 @@ async def initialise(
             taken, and `is_gone` is true of the error (KIP-360). If the later transaction is open, the coordinator
             aborts it. If the transaction after `ended` is the id's last and is not open, the response has that
             transaction's epoch, as for a repeated request.
+        only_while: Called before each request. If its result is false, the request is not sent, and `is_gone` is true
+            of the error. None: all requests are sent.
         once: Do not repeat an unanswered request. The coordinator may handle the unanswered request at any later time,
             and would then end the transaction of the repeated request.
 
@@ -118,6 +121,8 @@ async def initialise(
     async def ask() -> OpenTransaction:
         nonlocal tried
         again, tried = tried, True
+        if only_while is not None and not await only_while():
+            raise FencedError(f"{what}: another process uses the id now.", code=ErrorCode.PRODUCER_FENCED)
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,

@@ -292,10 +292,14 @@ class TwoPhaseCommit:
         # `left` was read before this check, so it has no transaction of a driver that begins later.
         if not left or not await self._is_current(driver, deadline):
             return []
-        aborted = await _each(self._abort_one, left, deadline)
+
+        async def abort(one: Described, deadline: Deadline) -> bool:
+            return await self._abort_one(one, driver, deadline)
+
+        aborted = await _each(abort, left, deadline)
         return [one for one, done in zip(left, aborted, strict=True) if done]
 
-    async def _abort_one(self, one: Described, deadline: Deadline) -> bool:
+    async def _abort_one(self, one: Described, driver: OpenTransaction, deadline: Deadline) -> bool:
         """Abort a transaction and fence its task; return False if there was nothing to abort."""
         if one.is_open:
             try:
@@ -306,10 +310,18 @@ class TwoPhaseCommit:
                     raise
                 return False
         # EndTxn keeps the epoch, so a task that still runs would open a new transaction of the same epoch with the rest
-        # of its records. InitProducerId raises the epoch, unless another process has done so already.
+        # of its records. InitProducerId raises the epoch, unless another process has done so already. But it aborts a
+        # later transaction that is open, such as one that a task of a later driver has prepared.
         name = one.transaction.transactional_id
         try:
-            await initialise(self._client, name, FENCED_TIMEOUT_MS, deadline, ended=one.transaction)
+            await initialise(
+                self._client,
+                name,
+                FENCED_TIMEOUT_MS,
+                deadline,
+                ended=one.transaction,
+                only_while=lambda: self._is_current(driver, deadline),
+            )
         except KafkaGroupError as error:
             if not is_gone(error):
                 raise

@@ -20,7 +20,7 @@ kernel()
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit  # noqa: E402
 from kafka_source.sink.two_phase.open_transactions import has_prefix  # noqa: E402
 from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, Prepared, SinkTask, prepare  # noqa: E402
-from tests.simulation.brokers.cluster import Cluster  # noqa: E402
+from tests.simulation.brokers.cluster import Broker, Cluster, Reply  # noqa: E402
 from tests.simulation.brokers.group_coordinator import GroupCoordinators  # noqa: E402
 from tests.simulation.brokers.transaction_coordinator import ONGOING, TransactionCoordinators  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
@@ -43,14 +43,14 @@ class Brokers:
 
     def begin(self) -> DriverEpoch:
         """Begin a batch."""
-
-        def work() -> DriverEpoch:
-            client = cached_client(self.settings)
-            return client.run(TwoPhaseCommit(client, "sink").begin(Deadline(30)))
-
-        begun = self.world.process("driver").call(work)
+        begun = self.world.process("driver").call(self.begin_here)
         self.world.run(self.world.now + 60, done=lambda: begun.done)
         return begun.result()
+
+    def begin_here(self) -> DriverEpoch:
+        """Begin a batch in the current process."""
+        client = cached_client(self.settings)
+        return client.run(TwoPhaseCommit(client, "sink").begin(Deadline(60)))
 
     def prepare(self, epoch: DriverEpoch, task: int, batches: Iterable[Records] = (RECORDS,)) -> Prepared:
         return prepare(self.settings, SinkTask("sink", "q", 0, task), epoch, batches)
@@ -150,3 +150,33 @@ def test_an_attempt_without_a_free_id_names_the_ids_and_who_begins_later_has_the
             brokers.attempt(epoch)
         assert brokers.cluster.requests["InitProducerId"] == before + IDS_OF_TASK
         assert brokers.attempt(brokers.begin()).transaction is not None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_driver_that_fences_attempts_leaves_the_transactions_of_a_later_driver_alone(version: int) -> None:
+    """A coordinator loses the request that fences, and the driver repeats the request when it is no longer current."""
+    brokers = Brokers(version)
+    world, handlers = brokers.world, brokers.cluster.handlers
+    handle = handlers[InitProducerIdRequest]
+    with world.installed():
+        left = brokers.attempt(brokers.begin()).transaction
+        assert left is not None
+
+        def lose(broker: Broker, request: InitProducerIdRequest, reply: Reply) -> None:
+            if request.transactional_id == left.transactional_id:
+                handlers[InitProducerIdRequest] = handle
+            else:
+                handle(broker, request, reply)
+
+        handlers[InitProducerIdRequest] = lose
+        earlier = world.process("earlier driver").call(brokers.begin_here)
+        world.run(world.now + 5)
+        epoch = brokers.begin()
+        prepared = [brokers.attempt(epoch).transaction for _ in range(IDS_OF_TASK)]
+        assert not earlier.done
+        world.run(world.now + 60, done=lambda: earlier.done)
+    assert left.transactional_id in {one.transactional_id for one in prepared if one is not None}
+    for one in prepared:
+        assert one is not None
+        found = brokers.transactions.transactions[one.transactional_id]
+        assert (found.state, found.epoch) == (ONGOING, one.epoch)
