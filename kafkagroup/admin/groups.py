@@ -229,7 +229,7 @@ class Groups:
             KafkaGroupError: The user lacks the permission, or the brokers do not answer.
         """
         rewinds = dict.fromkeys(offsets, strategies.new_id()) if checkpoints_follow else {}
-        self._commit(group, self._with_topics(offsets, rewinds))
+        self._commit(group, self._with_facts(offsets, rewinds))
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:
         """Create a group: commit the offsets at which its members will begin.
@@ -245,7 +245,7 @@ class Groups:
         """
         self._check_new(group)
         if not dry_run:
-            self._commit(group, self._with_topics(offsets, {}))
+            self._commit(group, self._with_facts(offsets, {}))
 
     def clone(self, source: str, group: str, *, topics: Collection[str] = (), dry_run: bool = False) -> Rows[Move]:
         """Create a group with another group's committed offsets and their metadata; return the new offsets as moves.
@@ -420,14 +420,14 @@ class Groups:
         rates = rates_of(before.members, committed_before, now.members, committed, ended - began)
         return replace(now, members=tuple(replace(one, rate=rates[one.member_id]) for one in now.members))
 
-    def _with_topics(
+    def _with_facts(
         self, offsets: Mapping[TopicPartition, int], rewinds: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, CommitOffset]:
         with self._client() as client:
             cluster = self._cluster(client)
             found = cluster.topics({tp.topic for tp in offsets})
             ids = {name: topic.id for name, topic in found.items() if topic is not None and topic.id is not None}
-            return with_notes(offsets, rewinds, None, topic_ids=ids, cluster=cluster.cluster_id())
+            return with_notes(offsets, rewinds, None, cluster.epochs_of(offsets), ids, cluster.cluster_id())
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, CommitOffset]) -> None:
         no_member = SlotCredentials.without_membership(group)

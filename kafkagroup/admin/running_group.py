@@ -74,7 +74,7 @@ class RunningRewind:
     moves: tuple[Move, ...]
 
 
-_Aim = Callable[[KafkaClient, Mapping[TopicPartition, int]], tuple[Move, ...]]
+_Aim = Callable[[Cluster, Mapping[TopicPartition, int]], tuple[Move, ...]]
 """Returns the new positions, from the offsets that are committed when all members have stopped reading."""
 
 
@@ -116,7 +116,7 @@ def rewind_running_group(
     rewind_id = strategies.new_id()
     # The size of a commit does not depend on the offsets. Ids of topics and clusters have 22 letters.
     unknown = dict.fromkeys((tp.topic for tp in named), "-" * 22)
-    if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id, unknown, "-" * 22)))) > 1:
+    if len(list(chunks(group, _entries(dict.fromkeys(named, 0), {}, rewind_id, unknown, "-" * 22)))) > 1:
         raise InvalidConfigurationError(
             f"Group {group}: {len(named)} partitions are too many for one commit, and a rewind is all or nothing. "
             "Rewind them in several calls, for example by topic."
@@ -124,19 +124,24 @@ def rewind_running_group(
     with closing(KafkaClient(settings, client_id=strategies.CLIENT_ID)) as client:
         # Described before the offsets are checked, because they are offsets of these topics.
         topics = client.run(_describe_topics(client, named, Deadline(_DESCRIBE_SECONDS)))
+        cluster = Cluster(settings, timeout_ms=round(_LOOK_UP_SECONDS * 1000), client=client)
         if isinstance(offsets, Mapping):
-            aim = _to_offsets(settings, group, offsets)
+            aim = _to_offsets(group, offsets)
             # Refuse a wrong offset before the members stop. A log may lose the offset while the members finish.
-            aim(client, {})
+            aim(cluster, {})
         else:
-            aim = _to_target(settings, offsets, partitions)
-        return _rewind(client, group, named, aim, topics, rewind_id, Deadline(timeout))
+            aim = _to_target(client, offsets, partitions)
+        return _rewind(client, cluster, group, named, aim, topics, rewind_id, Deadline(timeout))
 
 
 def _entries(
-    offsets: Mapping[TopicPartition, int], rewind_id: str, topic_ids: Mapping[str, str], cluster: str | None
+    offsets: Mapping[TopicPartition, int],
+    epochs: Mapping[TopicPartition, int],
+    rewind_id: str,
+    topic_ids: Mapping[str, str],
+    cluster: str | None,
 ) -> dict[TopicPartition, CommitOffset]:
-    return with_notes(offsets, dict.fromkeys(offsets, rewind_id), None, topic_ids=topic_ids, cluster=cluster)
+    return with_notes(offsets, dict.fromkeys(offsets, rewind_id), None, epochs, topic_ids, cluster)
 
 
 async def _describe_topics(
@@ -149,9 +154,9 @@ async def _describe_topics(
     return ids, snapshot.cluster_id
 
 
-def _to_offsets(settings: Settings, group: str, offsets: Mapping[TopicPartition, int]) -> _Aim:
-    def aim(client: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
-        _check_exist(Cluster(settings, client=client), group, offsets)
+def _to_offsets(group: str, offsets: Mapping[TopicPartition, int]) -> _Aim:
+    def aim(cluster: Cluster, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+        _check_exist(cluster, group, offsets)
         return tuple(
             Move(tp.topic, tp.partition, before.get(tp), offset, offset) for tp, offset in sorted(offsets.items())
         )
@@ -159,14 +164,13 @@ def _to_offsets(settings: Settings, group: str, offsets: Mapping[TopicPartition,
     return aim
 
 
-def _to_target(settings: Settings, target: Target, partitions: Collection[TopicPartition]) -> _Aim:
+def _to_target(client: KafkaClient, target: Target, partitions: Collection[TopicPartition]) -> _Aim:
     like = other_group(target)
 
-    def aim(client: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+    def aim(cluster: Cluster, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
         other: Mapping[TopicPartition, int | None] = {}
         if like is not None:
             other = client.run(fetch_committed(client, like, None, Deadline(_LOOK_UP_SECONDS), stable=False))
-        cluster = Cluster(settings, timeout_ms=round(_LOOK_UP_SECONDS * 1000), client=client)
         return moves_now(
             cluster, target, partitions, before, {tp: offset for tp, offset in other.items() if offset is not None}
         )
@@ -214,6 +218,7 @@ def _check_exist(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, 
 
 def _rewind(
     client: KafkaClient,
+    cluster: Cluster,
     group: str,
     partitions: Collection[TopicPartition],
     aim: _Aim,
@@ -238,9 +243,10 @@ def _rewind(
                 "while the members finished their micro-batches. Nothing was changed. Rewind it again."
             )
         # The members have committed while this member waited, so the target's offsets are known only now.
-        moves = aim(client, before)
+        moves = aim(cluster, before)
         offsets = {one.topic_partition: one.offset for one in moves}
-        client.run(_commit(client, member, _entries(offsets, rewind_id, *topics)))
+        entries = _entries(offsets, cluster.epochs_of(offsets), rewind_id, *topics)
+        client.run(_commit(client, member, entries))
         generation = member.status.generation
     finally:
         # The members continue when this member has left.
