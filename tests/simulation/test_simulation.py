@@ -35,17 +35,17 @@ from tests.simulation.versions import BREAKS  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
 
 
-@pytest.mark.parametrize("first", (0, 100, SWARM_FROM))
+@pytest.mark.parametrize("first", (0, SWARM_FROM))
 def test_nothing_is_lost_and_every_query_ends_its_work_whatever_the_seed(first: int) -> None:
-    assert f"{100} seeds, 0 with problems" in run_simulator("seeds", str(first), str(first + 100))
+    assert "50 seeds, 0 with problems" in run_simulator("seeds", str(first), str(first + 50))
 
 
 def test_a_later_version_that_follows_the_rules_of_each_format_does_no_harm_beside_this_one() -> None:
-    assert "40 seeds, 0 with problems" in run_simulator("seeds", "20", "60", "--versions")
+    assert "20 seeds, 0 with problems" in run_simulator("seeds", "20", "40", "--versions")
 
 
 def test_a_group_that_is_halted_ends_at_its_boundaries_and_goes_on_when_it_is_resumed() -> None:
-    assert "16 seeds, 0 with problems" in run_simulator("seeds", "0", "16", "--halts")
+    assert "12 seeds, 0 with problems" in run_simulator("seeds", "0", "12", "--halts")
 
 
 @pytest.mark.parametrize(("strategy", "hours"), [("range", 60), (CONSUMER, 6)])
@@ -70,7 +70,7 @@ def test_a_pause_over_a_weekend_outlives_the_time_for_which_brokers_keep_offsets
 
 
 def test_a_seed_determines_everything() -> None:
-    seeds = [str(seed) for seed in range(24)]
+    seeds = [str(seed) for seed in range(12)]
     once, again = run_simulator("trace", *seeds), run_simulator("trace", *reversed(seeds))
     assert sorted(once.splitlines()) == sorted(again.splitlines())
     assert once.count("\n") > 100
