@@ -4,8 +4,6 @@ Spark prints the traceback of an error, in the driver even twice. The message st
 the connector's frames are left out; `log.level=debug` shows them.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The choice of a query's engine, native or librdkafka, and the checks of features that need the native kernel."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import sys

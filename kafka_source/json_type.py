@@ -3,8 +3,6 @@
 Spark parses such texts in the JVM, but the Python processes that plan a query have no JVM.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The columns of a read with Spark's types, by the options `includeHeaders`, `redundant.emit` and `string`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pyspark.sql.types import (

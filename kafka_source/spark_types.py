@@ -1,7 +1,5 @@
 """The Spark type of each Arrow type that decoding makes, and the Arrow type of each column that a sink encodes."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,

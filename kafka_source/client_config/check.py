@@ -3,8 +3,6 @@
 Every value that Java accepts is valid. If librdkafka's range is narrower, it gets the nearest value, with a warning.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 import logging

@@ -7,8 +7,6 @@
 Each process resolves the variables itself, as Java's clients do, so no plan, checkpoint or task has the values.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ The names, types and lower bounds are those of Java's `ConsumerConfig`, `Produce
 `librdkafka` translates them by the table, and docs/kafka-settings.md is generated from the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, Flag, auto

@@ -1,7 +1,5 @@
 """Translate settings to librdkafka's names, units and ranges."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The SASL mechanism and credentials in settings: JAAS, login handlers. `kafka_client/sasl.py` logs in."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

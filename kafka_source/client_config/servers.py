@@ -1,7 +1,5 @@
 """Parse the hosts and ports of `bootstrap.servers`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ the login module in `kafka.sasl.jaas.config` as a dict, and returns `(token, exp
 The libraries of AWS, Azure and Google are extras. The driver and tasks import a library when they make a token.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib
 import json

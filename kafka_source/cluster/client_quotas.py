@@ -1,7 +1,5 @@
 """The brokers' own quotas of clients (KIP-546): describe and alter quotas, and find a client's quota."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product

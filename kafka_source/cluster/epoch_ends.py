@@ -1,7 +1,5 @@
 """OffsetForLeaderEpoch: where a leader epoch ends in the log of a partition's current leader (KIP-320)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """ListOffsets: request first and latest offsets, or offsets of timestamps, from a leader; `lookup` has the retries."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping

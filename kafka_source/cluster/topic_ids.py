@@ -1,7 +1,5 @@
 """A stream's cache of topic ids and partition counts, for `metadata.max.age.ms`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 

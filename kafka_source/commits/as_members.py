@@ -5,8 +5,6 @@ committed higher offsets or rewound the group. If a late commit without a transa
 commits again (`late_commits`).
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A task's slots while the task reads: heartbeats verify the slots while the first records are fetched."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures

@@ -3,8 +3,6 @@
 Spark requests the next batch when the last batch is durable; the driver commits the last batch before it plans.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from assignors.model import TopicPartition

@@ -6,8 +6,6 @@ query owns. A decision records its ranges. The replay of a decided batch reads e
 operators between source and sink need the rows again, but the sink drops the rows.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence

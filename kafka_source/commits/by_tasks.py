@@ -1,7 +1,5 @@
 """Each task commits its ranges as its slot, after its last record (`commit=task`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """Choose the commit policy of a read. Only this module maps the values of the option `commit` to policies."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from kafka_source.commits.by_driver import ByDriver

@@ -3,8 +3,6 @@
 A halt never ends by itself. A halt's entry has a long retention time, because its renewal could undo a resume.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

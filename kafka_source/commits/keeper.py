@@ -12,8 +12,6 @@ tool can rewind or delete a group with such members. A task that commits after t
 rejoin. The keeper refuses if other members own the partitions.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

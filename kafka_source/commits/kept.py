@@ -1,7 +1,5 @@
 """Choose where the offsets of a read are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from kafka_source.commits.as_members import AsMembers

@@ -5,8 +5,6 @@ coordinator accepts a late request, for example of a closed connection, or of a 
 job. In a transaction, the producer's epoch fences late requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from assignors.model import TopicPartition

@@ -4,8 +4,6 @@
 those of members; `kept` chooses.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -13,8 +13,6 @@ A new policy needs a file with a class, a line in the tables of `choose`, a word
 combinations in `options/combinations.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

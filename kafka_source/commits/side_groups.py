@@ -5,8 +5,6 @@ lie beyond the end of any log, so that lag monitors see no lag. Each name begins
 ACL covers the side groups.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

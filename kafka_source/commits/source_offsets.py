@@ -1,7 +1,5 @@
 """The source's offsets in the sink's decision (`commit=sink`): their checks, and new credentials after a refusal."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Set
 from dataclasses import dataclass

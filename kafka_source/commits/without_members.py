@@ -3,8 +3,6 @@
 The coordinator accepts commits without a member id only while the group has no members.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping

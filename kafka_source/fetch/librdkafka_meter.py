@@ -3,8 +3,6 @@
 The bytes on the wire differ from message sizes, because batches are compressed, have headers, and are read ahead.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

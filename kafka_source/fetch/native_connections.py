@@ -1,7 +1,5 @@
 """A worker's state for the native engine's next task: connections, metadata, a buffer, the fetch size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 

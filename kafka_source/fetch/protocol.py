@@ -6,8 +6,6 @@ name, for brokers before 3.1 and topics without an id. Version 11 is the last ve
 its responses name the preferred replica (KIP-392). Encoding by hand takes 10 µs, a general encoder hundreds of µs.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Makes the fetch engine of this worker process once; `engine_selection` chooses the engine."""
 
-from __future__ import annotations
-
 from kafka_source.client_config import Settings
 from kafka_source.engine_selection import is_native
 from kafka_source.fetch import librdkafka

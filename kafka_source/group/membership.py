@@ -3,8 +3,6 @@
 A query plans and commits through this interface, and does not know which protocol its group has.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The settings of a query's slots (`group_settings`): number, instance ids, timeouts; the slots' assignments."""
 
-from __future__ import annotations
-
 import socket
 import uuid
 import zlib

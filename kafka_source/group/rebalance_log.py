@@ -4,8 +4,6 @@ In Spark's own source `kafka.group.id` is a label that queries can share. A quer
 takes partitions from the group's other applications, so the log names these applications before the slots join.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -1,7 +1,5 @@
 """A query's requests about its group, with retries: describe, fetch offsets, commit without a transaction, leave."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Awaitable, Iterable, Mapping, Sequence

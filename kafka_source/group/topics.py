@@ -3,8 +3,6 @@
 The changes are new, deleted and recreated topics, and new partitions. Only `SubscribedTopics` does I/O.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

@@ -5,8 +5,6 @@ stable. `decide` and the functions that make a `Look` are pure; `UnreadWatch` de
 protocols.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping

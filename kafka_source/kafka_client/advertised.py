@@ -3,8 +3,6 @@
 If a broker has answered at an address of `bootstrap.servers`, its advertised address answers soon or never.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from kafka_source.client_config.servers import Endpoint

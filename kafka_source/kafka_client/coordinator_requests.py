@@ -1,7 +1,5 @@
 """Requests to the coordinator of a group or a transactional id, repeated while the coordinator moves or loads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 from uuid import UUID

@@ -4,8 +4,6 @@ The length is checked before memory is allocated for the message. If the peer do
 length can be any number. For example, a TLS alert begins with a length of 352 MB, and "HTTP" is 1.2 GB (KAFKA-4090).
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

@@ -3,8 +3,6 @@
 The handshake is a generator of requests that receives the responses, so event loops and blocking sockets can run it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each consecutive failure doubles the pause, up to `reconnect.backoff.max.ms`. A 
 returning to a broker at the same time. During the pause the client tries other brokers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from kafka_source.client_config.servers import Endpoint

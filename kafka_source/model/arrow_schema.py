@@ -3,8 +3,6 @@
 `record_columns` has no Arrow types, because some of Spark's processes need only names, and Arrow's import takes 150 ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

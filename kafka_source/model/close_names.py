@@ -1,7 +1,5 @@
 """The most similar name to suggest if a topic or group does not exist."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ A query that reaches another cluster fails. A topic that was deleted and created
 before Kafka 2.8 have no topic ids, so if one of two ids is unknown, the topics count as the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError

@@ -1,7 +1,5 @@
 """Partitions and names in a short form for people: `orders:0-3,7 payments:0`, and `a, b and 3 more`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition

@@ -4,8 +4,6 @@ A target names the necessary lookups (`timestamps`, `other_group`); `resolve` co
 results of the lookups. The caller does the I/O, so that a stopped and a running group get the same offsets.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

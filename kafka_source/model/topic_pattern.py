@@ -5,8 +5,6 @@ another thread of the process nor a signal handler runs. So a separate process s
 when it has used its processor time, even if its parent has ended.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

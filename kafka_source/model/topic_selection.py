@@ -1,7 +1,5 @@
 """The topics that a query selects, and a topic's id and number of partitions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition

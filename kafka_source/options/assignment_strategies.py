@@ -1,7 +1,5 @@
 """The assignors that a query's options name, with their own options."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from assignors import Assignor, load

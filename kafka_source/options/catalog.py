@@ -6,8 +6,6 @@ Options of Spark and Kafka keep their names; kafkagroup's own names are lower ca
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A rule is a function with examples of refused options. Validation calls all rule
 alone. docs/options.md shows each example with its error, and a test checks all of them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ The field has a typed value, so mypy finds a misspelt option. `option` stores it
 validation, the docs and `kafkagroup options`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields, replace
 from enum import Enum, Flag, auto

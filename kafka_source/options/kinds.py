@@ -1,7 +1,5 @@
 """The kinds of options, with their values and parsers: numbers, words, durations, sizes, JSON of offsets."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

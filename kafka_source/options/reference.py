@@ -1,7 +1,5 @@
 """The reference of all options, for docs/options.md and `kafkagroup options`."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Check the options of a query, and set up its log."""
 
-from __future__ import annotations
-
 import difflib
 import logging
 import re

@@ -1,7 +1,5 @@
 """Rules (`combinations`) about decoded and encoded columns: formats, framings, schemas, registry, dead letters."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from kafka_source.client_config import HIDDEN

@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from kafka_source.client_config import Settings

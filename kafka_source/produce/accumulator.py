@@ -1,7 +1,5 @@
 """Encode records with the kernel, and keep the encoded batches by partition."""
 
-from __future__ import annotations
-
 import struct
 import time
 from dataclasses import dataclass

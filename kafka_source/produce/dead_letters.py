@@ -3,8 +3,6 @@
 Their headers have the names that Kafka Streams gives its dead letters (KIP-1034, `ExceptionHandlerUtils`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 

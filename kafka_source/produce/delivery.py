@@ -1,7 +1,5 @@
 """Deliver the records of one task: the engines' interface, the choice of an engine, the check of the topic."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The error for a record that was not delivered, with advice for the user."""
 
-from __future__ import annotations
-
 from confluent_kafka import KafkaError
 
 from kafka_source.error_codes import ADVICE

@@ -1,7 +1,5 @@
 """A worker's state for the native engine's next delivery: connections, metadata, an idempotent producer id."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable

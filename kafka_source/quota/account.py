@@ -6,8 +6,6 @@ skips only the part of a pause that the reader may not catch up. So a reader cat
 at most 4 % of a window. Callers pass the time.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field

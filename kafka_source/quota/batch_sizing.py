@@ -1,7 +1,5 @@
 """The end offsets of a micro-batch within a quota or `maxBytesPerTrigger`. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from assignors.model import TopicPartition

@@ -6,8 +6,6 @@ client settings find that process by a file that only this user can read, and ha
 ends with the Spark driver, or ten minutes after the last request of a task.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Figures from a stream's task reports: the number of bad values, and the number of cores that the target needs."""
 
-from __future__ import annotations
-
 from kafka_source.quota.server import StreamQuota
 
 

@@ -1,7 +1,5 @@
 """Deadlines on the monotonic clock, and a call that is abandoned when its deadline expires."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 No setting enables these points. A test enables the points inside the process, by `install`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 _hook: Callable[[str], object] | None = None

@@ -7,8 +7,6 @@ fields. The fields are in `record.context`, as in Spark's own `pyspark.logger`, 
 capture show them by name.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import logging

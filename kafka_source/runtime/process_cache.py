@@ -4,8 +4,6 @@ A forked child starts with an empty cache. The child lacks its parent's threads 
 so it neither uses nor closes the parent's objects. The child keeps references, as finalisers would close the sockets.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Hashable

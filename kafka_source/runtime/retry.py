@@ -1,7 +1,5 @@
 """Retries: exponential back-off with jitter (KIP-580), and the loop that makes the attempts."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """Files by which the processes of one user find each other on a machine: a private directory, locks, replacement."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -5,8 +5,6 @@ A process that waits for Spark's next call notices the end of its connection to 
 does not notice the JVM's end, so it checks its parent process regularly.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc

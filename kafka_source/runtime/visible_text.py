@@ -1,7 +1,5 @@
 """Make texts of brokers, registries and records safe for a terminal."""
 
-from __future__ import annotations
-
 
 def visible(text: str, keep: str = "") -> str:
     """Return a text with an escape such as `\\x1b` instead of each character that is not printable.

@@ -3,8 +3,6 @@
 This module connects `two_phase/`, which is independent of Spark, to Spark's tasks and commit messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The decoded columns `value` and `key` in Spark's types, and the schemas that a read may request."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 

@@ -12,8 +12,6 @@ A decision names one need at a time, in the table's order, so a trigger has at m
 without a rebalance or a loss has only one lookup. `standstill` looks up halts, and `log_times` the records' timestamps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from assignors.model import TopicPartition

@@ -1,7 +1,5 @@
 """The owner of partitions that a group assigns: members of either protocol, their commits, rejoins and removal."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import time

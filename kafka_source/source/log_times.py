@@ -1,7 +1,5 @@
 """Look up the timestamps of records for `maxTimestampSkew`: a small fetch at a position, and ListOffsets by time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Spark keeps one reader in a long-lived process of the driver. At every trigger, 
 reader calls `MicroBatches.next`, which commits the last batch, rejoins if a rebalance is due, and plans the next batch.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 

@@ -4,8 +4,6 @@
 options have the same precedence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 

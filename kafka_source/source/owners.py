@@ -3,8 +3,6 @@
 The subclass `GroupMemberOwner` (`group_member_owner`) is for members of a group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

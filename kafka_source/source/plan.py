@@ -11,8 +11,6 @@ keeps the words `earliest` and `latest`, and each task looks their offsets up (`
 DataFrame or a view reads the records that exist at the time of the action.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

@@ -1,7 +1,5 @@
 """Settle where a stream's partitions continue: look facts up (`facts`), let `decision` decide, act on the decisions."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping

@@ -3,8 +3,6 @@
 The readers, the owners and the tasks' commits share one `Positions`; `decision` has the rules.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping

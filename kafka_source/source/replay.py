@@ -7,8 +7,6 @@ the batch's start. The first batch's start is in the checkpoint's file `sources/
 source the location of the checkpoint. So the options or a command have to give the first batch's start.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping
 

@@ -6,8 +6,6 @@ A halt has a boundary for each partition. The query that owns the partition stop
 stopped query leaves when the group has committed every boundary, so that no partition moves while others are read.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Resolve starts and ends of a read (committed, earliest, latest, JSON, timestamps), and check them for data loss."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

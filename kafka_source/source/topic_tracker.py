@@ -4,8 +4,6 @@ A topic that was deleted and created again has the same name and another id (KIP
 invalid in the new topic, so the stream reads the new topic from its first record.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping

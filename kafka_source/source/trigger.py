@@ -3,8 +3,6 @@
 Spark's streams plan micro-batches with `Trigger` (`micro_batches`), and so does `kafkagroup.arrow.consume`.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

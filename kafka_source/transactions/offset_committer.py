@@ -6,8 +6,6 @@ one transactional id: no offset of an earlier commit is written after a later co
 each attempt initialises the transactional id after it has read its records, and skips committed offsets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

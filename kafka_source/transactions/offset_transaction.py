@@ -4,8 +4,6 @@ The source commits its group's offsets in such a transaction, and the sink's dri
 In KIP-890's second protocol TxnOffsetCommit needs no AddOffsetsToTxn, and names topics by their ids (KIP-1319).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ epoch, so a coordinator refuses every request of an earlier transaction. In KIP-
 epoch.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ producer. The producer is made when its transaction begins, not earlier, because
 that has taken the id since the previous transaction.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 `run_transaction` handles an error as KIP-1050 requires for the error's category; see `examples/transactional_loop.py`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

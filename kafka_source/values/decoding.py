@@ -7,8 +7,6 @@ cannot be resolved to the column's schema. The option `mode` decides about bad r
 or refuses the credentials, the task fails.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence

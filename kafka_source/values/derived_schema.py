@@ -3,8 +3,6 @@
 Protobuf schemas are not derived, because their field numbers must stay the same, and a column has no field numbers.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The fingerprint of an Avro schema: CRC-64-AVRO of its Parsing Canonical Form, by Avro's specification."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

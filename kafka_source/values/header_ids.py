@@ -4,8 +4,6 @@ The header has a byte 1, the GUID of 16 bytes and, with Protobuf, the indexes of
 deserializers, a record without the header has the id of its schema in front of the value.
 """
 
-from __future__ import annotations
-
 from itertools import count
 from uuid import UUID
 

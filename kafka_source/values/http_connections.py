@@ -3,8 +3,6 @@
 Redirects are not followed. A request ends at its time limit, even if the server sends a byte now and then.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import re

@@ -4,8 +4,6 @@ Only types, properties and items are compared, not keywords about single values 
 arrays, empty maps and nulls fit more schemas than other values, so they are ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Values of Arrow as JSON, for `peek` and exports."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

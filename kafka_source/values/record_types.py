@@ -4,8 +4,6 @@ Confluent's serializers write such topics with a subject for each type (`RecordN
 `TopicRecordNameStrategy`), or with one schema that is a union.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

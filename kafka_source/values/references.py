@@ -1,7 +1,5 @@
 """An Avro schema and its references as one text, in which each named type is defined where it is first used."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ As in the first run, values are resolved to the schema with which the batch was 
 current schema. So newer fields have their defaults, and all runs of the batch have the same rows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Confluent's serializers apply such rules by executors, which this project does n
 column would contain unchanged values, such as encrypted text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

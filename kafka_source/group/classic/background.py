@@ -6,8 +6,6 @@ removed in a micro-batch rejoin immediately if the batch's tasks or sink need ne
 Spark has not called for `max.poll.interval.ms`, the slots leave, so that other members get their partitions (KIP-62).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -4,8 +4,6 @@ One join takes several rounds in four cases: a strategy moves partitions in two 
 group; the group's leader refuses a member; static members get an outdated assignment after a restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

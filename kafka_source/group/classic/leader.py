@@ -15,8 +15,6 @@ generation of its last assignment. The leader remembers which claims it has kept
 All functions except `lead` are pure.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import struct

@@ -16,8 +16,6 @@ transitions are those of AbstractCoordinator in the Java client, with one except
 it has answered SyncGroup, SyncGroup is sent again ("Handling Coordinator Failures", 4).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import Enum
 

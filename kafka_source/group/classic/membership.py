@@ -1,7 +1,5 @@
 """All slots of a query as members of the classic protocol: losses, rejoins, commits, and leaving."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

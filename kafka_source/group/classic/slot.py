@@ -1,7 +1,5 @@
 """One slot: its subscription, its assignment, its credentials. How a task acts as a slot is in `commits.rights`."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections.abc import Collection, Sequence

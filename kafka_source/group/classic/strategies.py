@@ -17,8 +17,6 @@ first strategy. No leader runs that strategy, so a classic query leaves between 
 returns the same error as to a consumer without a common assignor.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Sequence
 

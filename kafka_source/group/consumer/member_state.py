@@ -29,8 +29,6 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
 - A heartbeat interval that is not positive is ignored.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, replace

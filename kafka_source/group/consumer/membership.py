@@ -10,8 +10,6 @@ from the classic protocol:
   with the previous epoch is refused, and repeated with the new epoch.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """One slot as a member of the consumer protocol: its heartbeats, its partitions, and the partitions to release."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

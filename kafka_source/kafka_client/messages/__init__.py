@@ -1,7 +1,5 @@
 """Requests and responses of the Kafka protocol, with their headers and versions."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field

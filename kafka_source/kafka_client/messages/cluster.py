@@ -1,7 +1,5 @@
 """Messages about the cluster: versions, metadata, coordinators, configurations and offsets of logs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

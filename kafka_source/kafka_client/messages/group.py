@@ -1,7 +1,5 @@
 """Messages of consumer groups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

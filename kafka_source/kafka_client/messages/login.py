@@ -1,7 +1,5 @@
 """Messages of SASL."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kafka_source.kafka_client.messages.tables import Request, Structure, array, field, int16, int64, raw, string

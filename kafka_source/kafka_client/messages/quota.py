@@ -1,7 +1,5 @@
 """Messages of client quotas (KIP-546)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kafka_source.kafka_client.messages.tables import (

@@ -1,7 +1,5 @@
 """Messages of producers and transactions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

@@ -14,8 +14,6 @@ Brokers keep both groups for `offsets.retention.minutes` (7 days) after their la
 Decisions' numbers begin beyond the end of any log (`commits.side_groups`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Look up which transactions of a sink's tasks are open; `committer` commits or aborts them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Sequence

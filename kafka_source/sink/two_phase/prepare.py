@@ -1,7 +1,5 @@
 """A task's part in two-phase commit: write in a transaction and leave it open, or nothing if the batch is decided."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

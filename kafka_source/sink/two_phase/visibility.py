@@ -9,8 +9,6 @@ leaders (DescribeProducers). The last stable offset is no proof, because another
 `kafkagroup transactions repair` writes lost markers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
