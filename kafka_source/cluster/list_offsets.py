@@ -100,6 +100,27 @@ async def end_offsets(
     Raises:
         KafkaGroupError: No broker describes the topics in time.
     """
+    ends = await _ends(client, partitions, deadline, read_committed=read_committed)
+    return {tp: end.offset for tp, end in ends.items()}
+
+
+async def leader_epochs(
+    client: KafkaClient, offsets: Mapping[TopicPartition, int], deadline: Deadline
+) -> dict[TopicPartition, int]:
+    """Return the epoch to commit with each offset, by which a later reader detects a truncation (KIP-320).
+
+    An offset after the end of its log has none, nor has an offset of a partition whose leader does not answer.
+
+    Raises:
+        KafkaGroupError: No broker describes the topics in time.
+    """
+    ends = await _ends(client, offsets, deadline, read_committed=False)
+    return {tp: end.leader_epoch for tp, end in ends.items() if offsets[tp] <= end.offset}
+
+
+async def _ends(
+    client: KafkaClient, partitions: Iterable[TopicPartition], deadline: Deadline, *, read_committed: bool
+) -> dict[TopicPartition, ListedOffset]:
     wanted = set(partitions)
     seen = await client.metadata({tp.topic for tp in wanted}, deadline)
     by_leader: dict[int, dict[TopicPartition, int]] = {}
@@ -117,4 +138,4 @@ async def end_offsets(
             return {}
 
     answers = await asyncio.gather(*(ask(leader, times) for leader, times in by_leader.items()))
-    return {tp: end.offset for answer in answers for tp, end in answer.items() if end.offset >= 0}
+    return {tp: end for answer in answers for tp, end in answer.items() if end.offset >= 0}

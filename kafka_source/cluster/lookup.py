@@ -255,16 +255,6 @@ class Cluster:
         (found,) = self._offsets(times, read_committed=read_committed)
         return found
 
-    def epochs_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the leader epoch to commit with each offset, by which a later reader detects a truncation (KIP-320).
-
-        An offset after the end of the log has none, nor has an offset of a partition without a leader.
-        """
-        seen = self._describe_topics({tp.topic for tp in offsets})
-        led = {tp for tp in offsets if _has(seen, (tp,))} - self.without_leader(offsets)
-        ends = self.latest_with_epochs(led, read_committed=False)
-        return {tp: end.leader_epoch for tp, end in ends.items() if offsets[tp] <= end.offset}
-
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return, for each partition, the end of a leader epoch in the current leader's log; see `epoch_ends`."""
         if not epochs:

@@ -23,7 +23,12 @@ from kafka_source.kafka_client import (
     coordinator_versions,
     to_coordinator,
 )
-from kafka_source.kafka_client.messages.transaction import EndTxnRequest, EndTxnResponse, InitProducerIdRequest
+from kafka_source.kafka_client.messages.transaction import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from kafka_source.runtime.retry import RetryPolicy
 
 INIT_VERSION = 4
@@ -84,7 +89,7 @@ async def initialise(
     deadline: Deadline,
     *,
     ended: OpenTransaction | None = None,
-    only_while: Callable[[], Awaitable[bool]] | None = None,
+    repeat_while: Callable[[], Awaitable[bool]] | None = None,
     once: bool = False,
 ) -> OpenTransaction:
     """Take a transactional id, and return the id's next transaction, which begins with its first request.
@@ -101,8 +106,8 @@ async def initialise(
             taken, and `is_gone` is true of the error (KIP-360). If the later transaction is open, the coordinator
             aborts it. If the transaction after `ended` is the id's last and is not open, the response has that
             transaction's epoch, as for a repeated request.
-        only_while: Called before each request. If its result is false, the request is not sent, and `is_gone` is true
-            of the error. None: all requests are sent.
+        repeat_while: Called before a request is repeated. If its result is false, the request is not repeated, and
+            `is_gone` is true of the error.
         once: Do not repeat an unanswered request. The coordinator may handle the unanswered request at any later time,
             and would then end the transaction of the repeated request.
 
@@ -114,24 +119,26 @@ async def initialise(
         KafkaGroupError: The coordinator refuses, or does not answer in time.
     """
     what = f"Initialising transactional id {transactional_id} failed"
-    tried = False
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=-1 if ended is None else ended.producer_id,
+        producer_epoch=-1 if ended is None else ended.epoch,
+    )
+    is_sent = False
+
+    async def send() -> InitProducerIdResponse:
+        nonlocal is_sent
+        if is_sent and repeat_while is not None and not await repeat_while():
+            raise FencedError(f"{what}: another process uses the id now.", code=ErrorCode.PRODUCER_FENCED)
+        is_sent = True
+        return await to_coordinator(client, TRANSACTION, transactional_id, request, deadline, INIT_VERSION)
 
     async def ask() -> OpenTransaction:
-        nonlocal tried
-        again, tried = tried, True
-        if only_while is not None and not await only_while():
-            raise FencedError(f"{what}: another process uses the id now.", code=ErrorCode.PRODUCER_FENCED)
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=-1 if ended is None else ended.producer_id,
-            producer_epoch=-1 if ended is None else ended.epoch,
-        )
+        again = is_sent
         try:
             answer = await after_markers(
-                lambda: to_coordinator(client, TRANSACTION, transactional_id, request, deadline, INIT_VERSION),
-                lambda answer: answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS,
-                deadline,
+                send, lambda answer: answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS, deadline
             )
         except ConnectionLost as error:
             if not once:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.cluster.list_offsets import leader_epochs
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.halts import fetch_halt, fetch_idle
 from kafka_source.commits.side_groups import HALT, private_groups
@@ -38,6 +39,7 @@ __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
 
 _T = TypeVar("_T")
 _CALL_SECONDS = 15.0
+_LOOK_UP_SECONDS = 3.0
 
 
 class Groups:
@@ -427,7 +429,9 @@ class Groups:
             cluster = self._cluster(client)
             found = cluster.topics({tp.topic for tp in offsets})
             ids = {name: topic.id for name, topic in found.items() if topic is not None and topic.id is not None}
-            return with_notes(offsets, rewinds, None, cluster.epochs_of(offsets), ids, cluster.cluster_id())
+            # A query compares an offset without a rewind with its checkpoint, whose epoch is of the records before.
+            epochs = client.run(leader_epochs(client, offsets, Deadline(_LOOK_UP_SECONDS))) if rewinds else {}
+            return with_notes(offsets, rewinds, None, epochs, ids, cluster.cluster_id())
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, CommitOffset]) -> None:
         no_member = SlotCredentials.without_membership(group)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.cluster.list_offsets import leader_epochs
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
@@ -74,7 +75,7 @@ class RunningRewind:
     moves: tuple[Move, ...]
 
 
-_Aim = Callable[[Cluster, Mapping[TopicPartition, int]], tuple[Move, ...]]
+_Aim = Callable[[KafkaClient, Mapping[TopicPartition, int]], tuple[Move, ...]]
 """Returns the new positions, from the offsets that are committed when all members have stopped reading."""
 
 
@@ -124,14 +125,13 @@ def rewind_running_group(
     with closing(KafkaClient(settings, client_id=strategies.CLIENT_ID)) as client:
         # Described before the offsets are checked, because they are offsets of these topics.
         topics = client.run(_describe_topics(client, named, Deadline(_DESCRIBE_SECONDS)))
-        cluster = Cluster(settings, timeout_ms=round(_LOOK_UP_SECONDS * 1000), client=client)
         if isinstance(offsets, Mapping):
-            aim = _to_offsets(group, offsets)
+            aim = _to_offsets(settings, group, offsets)
             # Refuse a wrong offset before the members stop. A log may lose the offset while the members finish.
-            aim(cluster, {})
+            aim(client, {})
         else:
-            aim = _to_target(client, offsets, partitions)
-        return _rewind(client, cluster, group, named, aim, topics, rewind_id, Deadline(timeout))
+            aim = _to_target(settings, offsets, partitions)
+        return _rewind(client, group, named, aim, topics, rewind_id, Deadline(timeout))
 
 
 def _entries(
@@ -154,9 +154,9 @@ async def _describe_topics(
     return ids, snapshot.cluster_id
 
 
-def _to_offsets(group: str, offsets: Mapping[TopicPartition, int]) -> _Aim:
-    def aim(cluster: Cluster, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
-        _check_exist(cluster, group, offsets)
+def _to_offsets(settings: Settings, group: str, offsets: Mapping[TopicPartition, int]) -> _Aim:
+    def aim(client: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+        _check_exist(Cluster(settings, client=client), group, offsets)
         return tuple(
             Move(tp.topic, tp.partition, before.get(tp), offset, offset) for tp, offset in sorted(offsets.items())
         )
@@ -164,13 +164,14 @@ def _to_offsets(group: str, offsets: Mapping[TopicPartition, int]) -> _Aim:
     return aim
 
 
-def _to_target(client: KafkaClient, target: Target, partitions: Collection[TopicPartition]) -> _Aim:
+def _to_target(settings: Settings, target: Target, partitions: Collection[TopicPartition]) -> _Aim:
     like = other_group(target)
 
-    def aim(cluster: Cluster, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+    def aim(client: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
         other: Mapping[TopicPartition, int | None] = {}
         if like is not None:
             other = client.run(fetch_committed(client, like, None, Deadline(_LOOK_UP_SECONDS), stable=False))
+        cluster = Cluster(settings, timeout_ms=round(_LOOK_UP_SECONDS * 1000), client=client)
         return moves_now(
             cluster, target, partitions, before, {tp: offset for tp, offset in other.items() if offset is not None}
         )
@@ -218,7 +219,6 @@ def _check_exist(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, 
 
 def _rewind(
     client: KafkaClient,
-    cluster: Cluster,
     group: str,
     partitions: Collection[TopicPartition],
     aim: _Aim,
@@ -243,10 +243,10 @@ def _rewind(
                 "while the members finished their micro-batches. Nothing was changed. Rewind it again."
             )
         # The members have committed while this member waited, so the target's offsets are known only now.
-        moves = aim(cluster, before)
+        moves = aim(client, before)
         offsets = {one.topic_partition: one.offset for one in moves}
-        entries = _entries(offsets, cluster.epochs_of(offsets), rewind_id, *topics)
-        client.run(_commit(client, member, entries))
+        epochs = client.run(leader_epochs(client, offsets, Deadline(_LOOK_UP_SECONDS)))
+        client.run(_commit(client, member, _entries(offsets, epochs, rewind_id, *topics)))
         generation = member.status.generation
     finally:
         # The members continue when this member has left.

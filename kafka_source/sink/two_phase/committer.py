@@ -22,6 +22,7 @@ The steps of a batch, and the effect of a crash after each of them:
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
@@ -292,15 +293,15 @@ class TwoPhaseCommit:
         # `left` was read before this check, so it has no transaction of a driver that begins later.
         if not left or not await self._is_current(driver, deadline):
             return []
+        found = await _each(self._abort_one, left, deadline)
+        ended = [one for one, has_ended in zip(left, found, strict=True) if has_ended]
+        # InitProducerId aborts even a later transaction that is open, as a task of a later driver may have prepared it.
+        if await self._is_current(driver, deadline):
+            await _each(functools.partial(self._fence_one, driver), ended, deadline)
+        return [one for one in ended if one.is_open]
 
-        async def abort(one: Described, deadline: Deadline) -> bool:
-            return await self._abort_one(one, driver, deadline)
-
-        aborted = await _each(abort, left, deadline)
-        return [one for one, done in zip(left, aborted, strict=True) if done]
-
-    async def _abort_one(self, one: Described, driver: OpenTransaction, deadline: Deadline) -> bool:
-        """Abort a transaction and fence its task; return False if there was nothing to abort."""
+    async def _abort_one(self, one: Described, deadline: Deadline) -> bool:
+        """Abort a transaction if it is open; return False if it is not the last transaction of its id."""
         if one.is_open:
             try:
                 await end(self._client, one.transaction, commit=False, deadline=deadline)
@@ -309,23 +310,19 @@ class TwoPhaseCommit:
                 if not is_gone(error):
                     raise
                 return False
+        return True
+
+    async def _fence_one(self, driver: OpenTransaction, one: Described, deadline: Deadline) -> None:
+        """Fence the task of a transaction that has ended."""
         # EndTxn keeps the epoch, so a task that still runs would open a new transaction of the same epoch with the rest
-        # of its records. InitProducerId raises the epoch, unless another process has done so already. But it aborts a
-        # later transaction that is open, such as one that a task of a later driver has prepared.
-        name = one.transaction.transactional_id
+        # of its records. InitProducerId raises the epoch, unless another process has done so already.
+        ended, is_current = one.transaction, functools.partial(self._is_current, driver, deadline)
+        name = ended.transactional_id
         try:
-            await initialise(
-                self._client,
-                name,
-                FENCED_TIMEOUT_MS,
-                deadline,
-                ended=one.transaction,
-                only_while=lambda: self._is_current(driver, deadline),
-            )
+            await initialise(self._client, name, FENCED_TIMEOUT_MS, deadline, ended=ended, repeat_while=is_current)
         except KafkaGroupError as error:
             if not is_gone(error):
                 raise
-        return one.is_open
 
     async def _initialise(
         self, name: str, deadline: Deadline, *, ended: OpenTransaction | None = None
