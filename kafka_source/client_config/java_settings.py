@@ -57,6 +57,7 @@ class JavaSetting:
         librdkafka: The setting's handling by the librdkafka engine.
         does: The effect, if Java's documentation differs, the reason for no effect, or an alternative; no full stop.
         minimum: Java's lower bound of a number; None: no bound.
+        maximum: Java's upper bound of a number; None: no bound.
         words: The texts that Java accepts, in lower case; empty: any.
         rdkafka: librdkafka's name for the setting; empty: librdkafka does not get the value.
         refused_for: The roles in which the setting is refused; in other roles the setting has no meaning.
@@ -74,13 +75,15 @@ class JavaSetting:
     rdkafka: str = ""
     refused_for: Role = _NOBODY
     harmless: tuple[str, ...] = ()
+    maximum: int | None = None
 
     @property
     def takes(self) -> str:
         """The accepted values, in words."""
         if self.words:
             return "one of " + ", ".join(self.words)
-        return self.type.value + (f", at least {self.minimum}" if self.minimum is not None else "")
+        least = "" if self.minimum is None else f", at least {self.minimum}"
+        return f"{self.type.value}{least}" + ("" if self.maximum is None else f", at most {self.maximum}")
 
     def is_harmless(self, value: str) -> bool:
         """Return whether a value, such as Java's default of a refused setting, changes nothing."""
@@ -108,12 +111,13 @@ def _passed(
     *,
     native: Handling = Handling.HONOURED,
     minimum: int | None = None,
+    maximum: int | None = None,
     words: tuple[str, ...] = (),
     rdkafka: str = "",
 ) -> JavaSetting:
     """A setting that librdkafka gets, under Java's name or under `rdkafka`."""
     how = Handling.MAPPED if rdkafka else Handling.HONOURED
-    return JavaSetting(name, roles, kind, native, how, does, minimum, words, rdkafka or name)
+    return JavaSetting(name, roles, kind, native, how, does, minimum, words, rdkafka or name, maximum=maximum)
 
 
 def _unused(name: str, roles: Role, kind: Type, does: str, *, minimum: int | None = None) -> JavaSetting:
@@ -258,9 +262,10 @@ _PRODUCE = (
         rdkafka="queue.buffering.max.kbytes",
     ),
     *(
-        _passed(f"compression.{codec}.level", _P, _INT, minimum=minimum, rdkafka="compression.level")
-        for codec, minimum in (("gzip", None), ("lz4", 1), ("zstd", -131_072))
+        _passed(f"compression.{codec}.level", _P, _INT, words=tuple(map(str, levels)), rdkafka="compression.level")
+        for codec, levels in (("gzip", (-1, *range(1, 10))), ("lz4", range(1, 18)))
     ),
+    _passed("compression.zstd.level", _P, _INT, minimum=-131_072, maximum=22, rdkafka="compression.level"),
     _passed("compression.type", _P, _STRING, words=("none", "gzip", "snappy", "lz4", "zstd")),
     _passed("delivery.timeout.ms", _P, _INT, minimum=0),
     _passed("enable.idempotence", _P, _BOOL),

@@ -31,6 +31,8 @@ _TRANSACTION_TIMEOUT_MS = 600_000
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 # librdkafka's default. With Java's 16 KiB the broker would get 60 times as many requests.
 _BATCH_BYTES = 1_000_000
+# The largest size that the encoder takes.
+_MOST_BYTES = 1 << 30
 _METADATA_MS = 300_000
 # Short: brokers know a new topic within this time, and a wrong name should be reported within ten seconds.
 UNKNOWN_TOPIC_MS = 5_000
@@ -89,8 +91,8 @@ class ProducerSettings:
             idempotent=transactional or is_idempotent(settings),
             compression=compression,
             level=settings.integer(f"compression.{compression}.level"),
-            batch_bytes=max(1, min(batch_bytes, record_bytes)),
-            record_bytes=record_bytes,
+            batch_bytes=max(1, min(batch_bytes, record_bytes, _MOST_BYTES)),
+            record_bytes=max(1, min(record_bytes, _MOST_BYTES)),
             linger=settings.seconds("linger.ms", LINGER_MS),
             delivery_timeout=delivery_timeout,
             request_timeout=settings.seconds("request.timeout.ms", 30_000),

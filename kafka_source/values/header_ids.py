@@ -60,7 +60,7 @@ class HeaderIds:
         is_id = pc.equal(entries.field("key"), self._header)
         # Of several headers the last counts, as for Java's deserializers.
         found = dict(zip(rows.filter(is_id).to_pylist(), entries.field("value").filter(is_id).to_pylist(), strict=True))
-        if not found:
+        if not (found or self._guids):
             return raw
         if len(self._guids) > _MAX_KNOWN:
             # A GUID that appears again gets another number.

@@ -7,19 +7,29 @@ use crate::values::fault::Fault;
 use crate::varint::put;
 
 const MAX_NESTING: usize = 64;
+/// The limit on the tried parts of a default: each branch of a union is tried with all unions below.
+const MAX_STEPS: usize = 1_000_000;
 
 /// Returns the binary encoding of a default, like Java's `Accessor.encode`.
 pub fn encode(schema: &Schema, id: Id, default: &Value) -> Result<Vec<u8>, Fault> {
     let mut bytes = vec![];
-    append(schema, id, default, &mut bytes, 0)?;
+    append(schema, id, default, &mut bytes, 0, &mut { MAX_STEPS })?;
     Ok(bytes)
 }
 
-fn append(schema: &Schema, id: Id, json: &Value, out: &mut Vec<u8>, nesting: usize) -> Result<(), Fault> {
+fn append(
+    schema: &Schema,
+    id: Id,
+    json: &Value,
+    out: &mut Vec<u8>,
+    nesting: usize,
+    steps: &mut usize,
+) -> Result<(), Fault> {
     let wrong = || Fault::new(format!("the default is not a value of {}", schema.describe(id)));
-    if nesting > MAX_NESTING {
-        return Err(Fault::new(format!("the default is nested more than {MAX_NESTING} deep")));
+    if nesting > MAX_NESTING || *steps == 0 {
+        return Err(Fault::new(format!("the default is nested more than {MAX_NESTING} deep, or too large")));
     }
+    *steps -= 1;
     match (schema.kind(id), json) {
         (Kind::Null, Value::Null) => {}
         (Kind::Boolean, Value::Bool(value)) => out.push(u8::from(*value)),
@@ -52,7 +62,7 @@ fn append(schema: &Schema, id: Id, json: &Value, out: &mut Vec<u8>, nesting: usi
                 put(out, values.len() as i64);
             }
             for value in values {
-                append(schema, item, value, out, nesting + 1)?;
+                append(schema, item, value, out, nesting + 1, steps)?;
             }
             out.push(0);
         }
@@ -62,21 +72,22 @@ fn append(schema: &Schema, id: Id, json: &Value, out: &mut Vec<u8>, nesting: usi
             }
             for (key, value) in values {
                 prefixed(out, key.as_bytes());
-                append(schema, item, value, out, nesting + 1)?;
+                append(schema, item, value, out, nesting + 1, steps)?;
             }
             out.push(0);
         }
         (Kind::Record(fields), Value::Object(values)) => {
             for field in fields {
                 let value = values.get(&*field.name).or(field.default.as_ref()).ok_or_else(wrong)?;
-                append(schema, field.kind, value, out, nesting + 1).map_err(|fault| fault.within(&field.name))?;
+                append(schema, field.kind, value, out, nesting + 1, steps)
+                    .map_err(|fault| fault.within(&field.name))?;
             }
         }
         (Kind::Union(branches), json) => {
             for (i, &branch) in branches.iter().enumerate() {
                 let start = out.len();
                 put(out, i as i64);
-                if append(schema, branch, json, out, nesting + 1).is_ok() {
+                if append(schema, branch, json, out, nesting + 1, steps).is_ok() {
                     return Ok(());
                 }
                 out.truncate(start);

@@ -114,9 +114,9 @@ pub fn integer(text: &[u8]) -> Parsed<i64> {
     if significant == 0 {
         return Ok(0);
     }
-    // An exponent that does not fit into 64 bits exceeds all bounds.
-    let is_negative = exponent.starts_with('-');
-    let exponent: i64 = exponent.parse().unwrap_or(if is_negative { i64::MIN / 2 } else { i64::MAX / 2 });
+    // An exponent that does not fit into 64 bits exceeds all bounds, and the others must not overflow below.
+    let bound = if exponent.starts_with('-') { i64::MIN } else { i64::MAX };
+    let exponent = exponent.parse().unwrap_or(bound).clamp(i64::MIN / 2, i64::MAX / 2);
     let zeros = exponent - after_point as i64 + (digits.len() - significant) as i64;
     if zeros < 0 {
         return Err(FRACTION);

@@ -1,10 +1,13 @@
 //! The descriptors of messages, compiled here from the text of a `.proto` file, or by `protoc`.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use protox::file::{File, FileResolver, GoogleFileResolver};
+use protox::prost_reflect::prost::Message as _;
 use protox::prost_reflect::prost_types::{
-    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, UninterpretedOption,
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet,
+    UninterpretedOption,
 };
 use protox::prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 
@@ -45,10 +48,20 @@ impl FileResolver for Imports {
 
 impl Descriptors {
     pub fn new(source: Source<'_>) -> Result<Self, Fault> {
-        match source {
+        let made = match source {
             Source::Text(text, imports) => Self::compile(text, imports),
             Source::Descriptors(bytes) => Self::of_set(bytes),
+        }?;
+        // A compiler makes the entries of maps; a schema may have its own, with other fields.
+        for entry in made.pool.all_messages().filter(MessageDescriptor::is_map_entry) {
+            if entry.get_field(1).is_none() || entry.get_field(2).is_none() {
+                let name = entry.full_name();
+                return Err(Fault::new(format!(
+                    "message {name} is the entry of a map, and lacks the key or the value"
+                )));
+            }
         }
+        Ok(made)
     }
 
     /// Compiles the text of a `.proto` file. `imports`: the texts of imports by name, except well-known files.
@@ -64,8 +77,13 @@ impl Descriptors {
 
     /// Takes a `FileDescriptorSet` of `protoc --descriptor_set_out --include_imports`.
     fn of_set(bytes: &[u8]) -> Result<Self, Fault> {
-        let pool = DescriptorPool::decode(bytes)
-            .map_err(|problem| Fault::new(format!("the bytes are no descriptor set with all imports: {problem}")))?;
+        let refused =
+            |why: &dyn Display| Fault::new(format!("the bytes are no descriptor set with all imports: {why}"));
+        let set = FileDescriptorSet::decode(bytes).map_err(|problem| refused(&problem))?;
+        if let Some(file) = set.file.iter().find(|file| !matches!(file.syntax(), "" | "proto2" | "proto3")) {
+            return Err(Fault::new(format!("{} has editions, which are not supported", file.name())));
+        }
+        let pool = DescriptorPool::from_file_descriptor_set(set).map_err(|problem| refused(&problem))?;
         // `protoc` writes a file after its imports.
         let root = pool.files().last();
         Ok(Self { pool, root })

@@ -129,8 +129,9 @@ pub struct Symbols {
 
 impl Symbols {
     fn new(kind: &EnumDescriptor) -> Self {
-        let mut known: Vec<_> = kind.values().map(|value| (value.number(), Arc::from(value.name()))).collect();
-        // If several symbols have the same number, the first counts.
+        // If several symbols have the same number, the first of the schema counts.
+        let declared = &kind.enum_descriptor_proto().value;
+        let mut known: Vec<_> = declared.iter().map(|value| (value.number(), Arc::from(value.name()))).collect();
         known.sort_by_key(|(number, _)| *number);
         known.dedup_by_key(|(number, _)| *number);
         let closed = kind.parent_file().syntax() == Syntax::Proto2;
@@ -445,7 +446,7 @@ fn absent(field: &FieldDescriptor) -> Absent {
         return Absent::Null;
     }
     let symbol = |number: i32| match field.kind() {
-        Kind::Enum(kind) => kind.get_value(number).map(|value| value.name().as_bytes().into()),
+        Kind::Enum(kind) => Symbols::new(&kind).get(number).map(|name| name.as_bytes().into()),
         _ => None,
     };
     Absent::Value(match field.default_value() {

@@ -219,7 +219,8 @@ impl Writer<'_> {
             Kind::Bytes => texts::base64(prefixed(input)?, out),
             Kind::Enum(symbols) => {
                 let number = varint(input)? as i32;
-                match symbols.get_value(number) {
+                // If several symbols have this number, the first of the schema counts.
+                match symbols.enum_descriptor_proto().value.iter().find(|symbol| symbol.number() == number) {
                     Some(symbol) => texts::string(symbol.name().as_bytes(), out),
                     None => texts::whole(number.into(), out),
                 }

@@ -186,6 +186,15 @@ def test_the_deepest_type_can_be_imported(kind: str, inner: str, levels: int) ->
         native.AvroDecoder(json.dumps(deeper))
 
 
+def test_a_default_that_tries_too_many_branches_is_refused() -> None:
+    below = {"name": "a", "type": ["Top", "S"], "default": {}}
+    inner = {"type": "record", "name": "S", "fields": [below]}
+    field = {**below, "type": ["Top", inner]}
+    decoder = native.AvroDecoder(json.dumps({"type": "record", "name": "Top", "fields": [field]}), framing="none")
+    with pytest.raises(ValueError, match="default"):
+        decoder.add_writer_schema(0, json.dumps({"type": "record", "name": "Top", "fields": []}))
+
+
 def test_a_default_is_read_where_its_branch_is_left_out() -> None:
     """The plan of a default has its own records to pass over."""
     nested = {"name": "next", "type": ["Node", "string"], "default": {"id": 1, "next": "x"}}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
@@ -313,16 +314,28 @@ def test_proto2_has_defaults_required_fields_groups_and_closed_enums() -> None:
     assert not pa.field(decoder).type.field("must").nullable
 
 
+def test_of_several_symbols_with_one_number_the_first_counts() -> None:
+    enum = "enum E { option allow_alias = true; OFF = 0; STARTED = 1; RUNNING = 1; GOING = 1; }"
+    schema = f'syntax = "proto2"; {enum} message M {{ optional E a = 1 [default = GOING]; optional E b = 2; optional M m = 3; }}'
+    decoder = native.ProtobufDecoder(schema, recursive_depth=1, framing="none")
+    assert decode(decoder, b"\x08\x01", b"\x10\x01")[0] == [{"a": "STARTED", "b": None}, {"a": "STARTED", "b": "STARTED"}]
+    as_text = native.ProtobufDecoder(schema, framing="none")
+    assert '"b":"STARTED"' in str(decode(as_text, b"\x1a\x02\x10\x01")[0])
+
+
 def test_what_a_schema_may_not_have_is_refused() -> None:
     tree = 'syntax = "proto3"; message Tree { int32 v = 1; repeated Tree below = 2; }'
     bounded = native.ProtobufDecoder(tree, recursive_depth=2, framing="none")
     assert decode(bounded, b"\x08\x01\x12\x04\x12\x02\x08\x05")[0] == [{"v": 1, "below": [{"v": 0}]}]
+    edition = FileDescriptorSet(file=[FileDescriptorProto(name="a.proto", syntax="editions", edition=1000)])
     for schema, said in (
         ("message", "expected"),
         ('syntax = "proto3";', "no message"),
         ('syntax = "proto3"; import "other.proto"; message M { Other o = 1; }', "other.proto"),
         ('syntax = "proto3"; message M {}', "no field that can be a column"),
         (b"\xff", "no descriptor set"),
+        (edition.SerializeToString(), "a.proto has editions"),
+        ("message M { repeated E e = 1; } message E { option map_entry = true; optional int32 a = 5; }", "message E is the entry"),
     ):
         with pytest.raises(ValueError, match=said):
             native.ProtobufDecoder(schema)

@@ -80,6 +80,13 @@ def test_records_go_out_in_batches_and_the_next_task_goes_on_with_the_numbers(br
         assert all(len(batch.data) < 700 for part in broker.partitions.values() for batch in part.written)
 
 
+def test_each_maximum_size_that_java_takes_is_taken(broker):
+    send(broker, max_request_size="2147483647", batch_size="2147483647")
+    assert written(broker) == expected(300)
+    with pytest.raises(InvalidConfigurationError, match=r"max\.request\.size is 1"):
+        send(broker, max_request_size="0", batch_size="0")
+
+
 @pytest.mark.parametrize("error", [NOT_LEADER, TIMED_OUT, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC, CONCURRENT])
 def test_what_passes_is_sent_again(broker, error):
     numbers = itertools.count()

@@ -149,6 +149,10 @@ def test_ids_of_headers_are_put_in_front_in_a_slice_too_and_each_number_means_it
     numbers = (1 << 31, (1 << 31) + 1, (1 << 31) + 2, 7)
     assert [ids.guid(number) for number in numbers] == [str(other), str(GUID), None, None]
     assert HeaderIds("value", has_indexes=True).framed(raw, headers) is raw
+    # A number at the beginning of a value without the header names no schema, in a batch without headers, too.
+    alike = pa.array([b"\0\x80\0\0\0x"], pa.binary())
+    (other_number,) = ids.framed(alike, pa.array([None], HEADERS)).to_pylist()
+    assert ids.guid(int.from_bytes(other_number[1:5], "big")) is None
     # What follows the GUID is Protobuf's: else it makes no other schema, and is not put in front of the datum.
     assert HeaderIds("key", has_indexes=False).framed(raw, headers).to_pylist()[2] == b"\0\x80\0\0\x01c"
 

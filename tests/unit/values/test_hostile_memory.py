@@ -131,6 +131,7 @@ def _json() -> tuple[ReaderSchema, bytes, list[bytes]]:
             "map": pa.map_(pa.string(), pa.field("value", wide)),
             "text": pa.string(),
             "sum": pa.decimal128(38, 10),
+            "count": pa.int64(),
         }
     )
     hostile = [
@@ -144,6 +145,8 @@ def _json() -> tuple[ReaderSchema, bytes, list[bytes]]:
         b"{" + b",".join([b'"wide":[{},{},{}]'] * (COUNT // 8)) + b"}",
         b'{"sum": 1' + b"0" * COUNT + b"}",
         b'{"sum": 1e999999999}',
+        b'{"count": 10e9223372036854775807}',
+        b'{"count": 1.5e-9223372036854775808}',
         b"[" * COUNT,
         b" " * (8 * COUNT),
     ]
