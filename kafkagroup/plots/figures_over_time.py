@@ -67,6 +67,11 @@ def edges_of(samples: Sequence[Sample]) -> list[float]:
     return [*times, times[-1] + (median(steps) if steps else max(1.0, samples[-1].seconds))]
 
 
+def span_of(samples: Sequence[Sample]) -> tuple[float, float]:
+    """Return the start of the first sample in a picture, and the last end of a lookup or a micro-batch."""
+    return samples[0].at, max(edges_of(kind)[-1] for kind in (looks_of(samples), batches_of(samples)))
+
+
 def lag_rows(samples: Sequence[Sample]) -> list[list[float]]:
     """Return the lag of each partition (rows) at each sample (columns); NaN: the sample lacks the partition."""
     nothing = float("nan")
