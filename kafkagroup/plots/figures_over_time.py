@@ -23,7 +23,7 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
     Raises:
         InvalidConfigurationError: The query or source has no samples.
     """
-    found = [one for one in samples if query in (None, one.query) and source in (None, one.source)]
+    found = [one for one in samples if query in (None, one.query, one.query_id) and source in (None, one.source)]
     if not found:
         known = sorted({f"{one.query} source {one.source}" for one in samples})
         raise InvalidConfigurationError(
