@@ -29,7 +29,7 @@ from kafka_source.group.model import BatchInFlight, GroupSettings, TopicFilter
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
-from kafka_source.runtime.spark_processes import is_alive
+from kafka_source.runtime.spark_processes import watch_process
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +162,7 @@ class SlotKeeper:
 
 def main(driver: str) -> None:
     """Keep the slots that `start_keeper` has sent."""
+    driver_runs = watch_process(int(driver))
     logs.set_up_logging()
     config, settings, subscription, slots, right, ends, assignors = cast(
         "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], Right, dict[TopicPartition, int], "
@@ -171,7 +172,7 @@ def main(driver: str) -> None:
     siblings = Siblings.find(settings.group, int(driver))
     membership = ClassicMembership(config, settings, subscription, assignors, siblings)
     patience = settings.rebalance_timeout_ms / 1000
-    SlotKeeper(membership, slots, right, ends, lambda: is_alive(int(driver)), patience).run()
+    SlotKeeper(membership, slots, right, ends, driver_runs, patience).run()
 
 
 if __name__ == "__main__":
