@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # Seconds between two fetches of the group's committed offsets.
 _POLL_SECONDS = 0.5
+# The time limit of a lookup, which the next look repeats. The driver's end is noticed only between two lookups.
+_LOOK_SECONDS = 5.0
 
 
 def start_keeper(
@@ -125,7 +127,7 @@ class SlotKeeper:
         if (reason := self._membership.loss_of_batch) is not None:
             return reason
         try:
-            committed = self._membership.committed_entries(self._missing, stable=False)
+            committed = self._membership.committed_entries(self._missing, stable=False, timeout_s=_LOOK_SECONDS)
             missing = {
                 tp: end for tp, end in self._missing.items() if tp not in committed or committed[tp].offset < end
             }
@@ -141,7 +143,7 @@ class SlotKeeper:
 
     def _leave_or_rejoin(self) -> None:
         if self._has_left:
-            if self._membership.is_renewal_asked():
+            if self._membership.is_renewal_asked(_LOOK_SECONDS):
                 log.info("keeper %r: a task requests its slot", self._membership)
                 self._membership.renew_credentials()
                 self._has_left = False
