@@ -29,12 +29,14 @@ from kafka_source.group.model import BatchInFlight, GroupSettings, TopicFilter
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
-from kafka_source.runtime.spark_processes import is_alive
+from kafka_source.runtime.spark_processes import watch_process
 
 log = logging.getLogger(__name__)
 
 # Seconds between two fetches of the group's committed offsets.
 _POLL_SECONDS = 0.5
+# The time limit of a lookup, which the next look repeats. The driver's end is noticed only between two lookups.
+_LOOK_SECONDS = 5.0
 
 
 def start_keeper(
@@ -125,7 +127,7 @@ class SlotKeeper:
         if (reason := self._membership.loss_of_batch) is not None:
             return reason
         try:
-            committed = self._membership.committed_entries(self._missing, stable=False)
+            committed = self._membership.committed_entries(self._missing, stable=False, timeout_s=_LOOK_SECONDS)
             missing = {
                 tp: end for tp, end in self._missing.items() if tp not in committed or committed[tp].offset < end
             }
@@ -141,7 +143,7 @@ class SlotKeeper:
 
     def _leave_or_rejoin(self) -> None:
         if self._has_left:
-            if self._membership.is_renewal_asked():
+            if self._membership.is_renewal_asked(_LOOK_SECONDS):
                 log.info("keeper %r: a task requests its slot", self._membership)
                 self._membership.renew_credentials()
                 self._has_left = False
@@ -162,6 +164,7 @@ class SlotKeeper:
 
 def main(driver: str) -> None:
     """Keep the slots that `start_keeper` has sent."""
+    driver_runs = watch_process(int(driver))
     logs.set_up_logging()
     config, settings, subscription, slots, right, ends, assignors = cast(
         "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], Right, dict[TopicPartition, int], "
@@ -171,7 +174,7 @@ def main(driver: str) -> None:
     siblings = Siblings.find(settings.group, int(driver))
     membership = ClassicMembership(config, settings, subscription, assignors, siblings)
     patience = settings.rebalance_timeout_ms / 1000
-    SlotKeeper(membership, slots, right, ends, lambda: is_alive(int(driver)), patience).run()
+    SlotKeeper(membership, slots, right, ends, driver_runs, patience).run()
 
 
 if __name__ == "__main__":

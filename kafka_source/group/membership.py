@@ -192,13 +192,14 @@ class Membership(ABC):
     # ---- offsets
 
     def committed_entries(
-        self, partitions: Iterable[TopicPartition], *, stable: bool = True
+        self, partitions: Iterable[TopicPartition], *, stable: bool = True, timeout_s: float | None = None
     ) -> dict[TopicPartition, CommitOffset]:
         """Return the committed offsets with their metadata; a partition without an offset is left out.
 
-        If `stable`, wait for open transactions.
+        If `stable`, wait for open transactions. Without a time limit, `coordinator.timeout.ms` is the limit.
         """
-        timeout_s = self._settings.coordinator_timeout_ms / 1000
+        if timeout_s is None:
+            timeout_s = self._settings.coordinator_timeout_ms / 1000
         deadline = Deadline(timeout_s)
         work = fetch_entries(self._client, self._settings.group, partitions, deadline, stable=stable, learns_ids=True)
         return self._run(work, timeout_s)

@@ -28,7 +28,7 @@ from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket, bounds_at_s
 from kafka_source.runtime.control_port import Address, ControlClient, ControlPort, listen_towards
 from kafka_source.runtime.logs import set_up_logging
 from kafka_source.runtime.shared_files import exclusive, name_of, private_directory, replace_file
-from kafka_source.runtime.spark_processes import is_alive, side_process_message, start_side_process
+from kafka_source.runtime.spark_processes import side_process_message, start_side_process, watch_process
 
 _MAX_ACCOUNTS = 256
 
@@ -224,10 +224,11 @@ def _start(quota: QuotaSettings, bounds: Bounds, settings: Settings, rate: str, 
 
 def main(listener: str, driver: str, file: str) -> None:
     """Serve until the Spark driver has ended, or tasks have sent no request for a long time."""
+    driver_runs = watch_process(int(driver))
     set_up_logging()
     ticket, settings, rate = cast("tuple[Ticket, Settings, str]", side_process_message())
     with closing(QuotaServer(ticket, settings, rate, socket.socket(fileno=int(listener)))) as server:
-        while time.monotonic() < server.port.asked_at + _IDLE_SECONDS and is_alive(int(driver)):
+        while time.monotonic() < server.port.asked_at + _IDLE_SECONDS and driver_runs():
             time.sleep(1)
         Path(file).unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ does not notice the JVM's end, so it checks its parent process regularly.
 """
 
 import atexit
+import errno
 import functools
 import gc
 import itertools
@@ -39,8 +40,26 @@ def driver_pid() -> int:
         return parent
 
 
+def watch_process(process: int) -> Callable[[], bool]:
+    """Return a function that returns whether the process that has this id now still runs.
+
+    The id alone does not show this: a zombie keeps its id, and another process or thread may get the id later.
+    """
+    if not hasattr(os, "pidfd_open"):  # macOS
+        return functools.partial(is_alive, process)
+    try:
+        descriptor = os.pidfd_open(process)
+    except OSError as error:
+        # Sandboxes and Linux before 5.3 lack the call. All other errors are about the process, which has ended.
+        return functools.partial(is_alive, process) if error.errno in (errno.ENOSYS, errno.EPERM) else lambda: False
+    # The descriptor becomes readable when the process ends.
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return lambda: not poll.poll(0)
+
+
 def is_alive(process: int) -> bool:
-    """Return whether a process of this id runs."""
+    """Return whether a process of this id runs or is a zombie."""
     try:
         os.kill(process, 0)
     except OSError as error:

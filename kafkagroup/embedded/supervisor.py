@@ -72,7 +72,8 @@ def _wait_until_stopped(child: subprocess.Popen[bytes]) -> None:
     # Before Python 3.13, macOS has no waitid, and the acknowledgement only shows that S was sent.
     if hasattr(os, "waitid"):
         with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+            # WNOWAIT leaves the stop reported, because a JVM that is stopped already does not report another one.
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 def _abandoned(child: subprocess.Popen[bytes], remove: str) -> None:

@@ -23,7 +23,7 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
     Raises:
         InvalidConfigurationError: The query or source has no samples.
     """
-    found = [one for one in samples if query in (None, one.query) and source in (None, one.source)]
+    found = [one for one in samples if query in (None, one.query, one.query_id) and source in (None, one.source)]
     if not found:
         known = sorted({f"{one.query} source {one.source}" for one in samples})
         raise InvalidConfigurationError(
@@ -65,6 +65,11 @@ def edges_of(samples: Sequence[Sample]) -> list[float]:
     times = [one.at for one in samples]
     steps = [later - earlier for earlier, later in pairwise(times)]
     return [*times, times[-1] + (median(steps) if steps else max(1.0, samples[-1].seconds))]
+
+
+def span_of(samples: Sequence[Sample]) -> tuple[float, float]:
+    """Return the start of the first sample in a picture, and the last end of a lookup or a micro-batch."""
+    return samples[0].at, max(edges_of(kind)[-1] for kind in (looks_of(samples), batches_of(samples)))
 
 
 def lag_rows(samples: Sequence[Sample]) -> list[list[float]]:

@@ -53,7 +53,7 @@ def lag(samples: Sequence[Sample], *, query: str | None = None, source: int | No
     """
     mine = over_time.of_one_source(samples, query, source)
     heights = _lag_heights(mine)
-    figure, axes = _picture(heights)
+    figure, axes = _picture(heights, mine)
     _draw_lag(figure, axes, mine)
     return figure
 
@@ -61,7 +61,7 @@ def lag(samples: Sequence[Sample], *, query: str | None = None, source: int | No
 def throughput(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw records and bytes a second against the quota; arguments and errors as in `lag`."""
     mine = over_time.of_one_source(samples, query, source)
-    figure, axes = _picture(_THROUGHPUT)
+    figure, axes = _picture(_THROUGHPUT, mine)
     _draw_throughput(axes, over_time.batches_of(mine))
     return figure
 
@@ -69,7 +69,7 @@ def throughput(samples: Sequence[Sample], *, query: str | None = None, source: i
 def assignment(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw the slots of the partitions over time, with the rebalances; arguments and errors as in `lag`."""
     mine = over_time.of_one_source(samples, query, source)
-    figure, (axes,) = _picture([_assignment_height(mine)])
+    figure, (axes,) = _picture([_assignment_height(mine)], mine)
     _draw_assignment(axes, over_time.batches_of(mine))
     return figure
 
@@ -80,7 +80,7 @@ def latency(samples: Sequence[Sample], *, query: str | None = None, source: int 
     The production time is estimated from end offsets at each micro-batch, most exactly if micro-batches are frequent.
     """
     mine = over_time.of_one_source(samples, query, source)
-    figure, (axes,) = _picture([_LATENCY])
+    figure, (axes,) = _picture([_LATENCY], mine)
     _draw_latency(axes, over_time.batches_of(mine))
     return figure
 
@@ -89,7 +89,7 @@ def overview(samples: Sequence[Sample], *, query: str | None = None, source: int
     """Draw all four pictures, one below the other; arguments and errors as in `lag`."""
     mine = over_time.of_one_source(samples, query, source)
     # One column of axes, so that a time is at the same place in all axes.
-    figure, axes = _picture([*_lag_heights(mine), *_THROUGHPUT, _assignment_height(mine), _LATENCY])
+    figure, axes = _picture([*_lag_heights(mine), *_THROUGHPUT, _assignment_height(mine), _LATENCY], mine)
     _draw_lag(figure, axes[:2], mine)
     _draw_throughput(axes[2:4], over_time.batches_of(mine))
     _draw_assignment(axes[4], over_time.batches_of(mine))
@@ -97,11 +97,12 @@ def overview(samples: Sequence[Sample], *, query: str | None = None, source: int
     return figure
 
 
-def _picture(heights: Sequence[float]) -> tuple[Picture, Sequence[Axes]]:
-    """Return a figure with axes of these heights (in inches), one below the other, which share the time axis."""
+def _picture(heights: Sequence[float], samples: Sequence[Sample]) -> tuple[Picture, Sequence[Axes]]:
+    """Return a figure with axes of these heights (in inches), one below the other, over the time of the samples."""
     figure = Picture(figsize=(_WIDTH, sum(heights) + _MARGIN * len(heights)), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=list(heights))
+    grid[0, 0].set_xlim(*_dates(over_time.span_of(samples)))
     return figure, list(grid[:, 0])
 
 
@@ -143,7 +144,7 @@ def _draw_lag(figure: Figure, both: Sequence[Axes], samples: Sequence[Sample]) -
     bar.set_label("offsets")
     bar.minorticks_off()
     _partition_axis(each, [f"{tp.topic}-{tp.partition}" for tp in partitions])
-    _time_axis(each, samples)
+    _time_axis(each)
     for axes in (total, each):
         _rebalance_lines(axes, samples, named=axes is total)
 
@@ -164,7 +165,7 @@ def _draw_throughput(both: Sequence[Axes], samples: Sequence[Sample]) -> None:
     else:
         size.text(0.5, 0.5, "only queries with a quota count bytes", ha="center", va="center", transform=size.transAxes)
     size.set_ylabel("bytes a second")
-    _time_axis(size, samples)
+    _time_axis(size)
     for axes in (records, size):
         for begin, end, is_throttled in zip(edges[:-1], edges[1:], rates.throttled, strict=True):
             if is_throttled:
@@ -194,7 +195,7 @@ def _draw_assignment(axes: Axes, samples: Sequence[Sample]) -> None:
     _title(axes, samples, "which slot held which partition")
     _partition_axis(axes, [f"{tp.topic}-{tp.partition}" for tp in partitions])
     axes.set_facecolor(_ABSENT)
-    _time_axis(axes, samples)
+    _time_axis(axes)
     _rebalance_lines(axes, samples, named=True)
     shown = slots[:_MAX_SLOTS_IN_LEGEND]
     named = [Patch(color=colour[slot], label="no group" if slot < 0 else f"slot {slot}") for slot in shown]
@@ -225,7 +226,7 @@ def _draw_latency(axes: Axes, samples: Sequence[Sample]) -> None:
     else:
         said = "no micro-batch with new records was committed by the driver"
         axes.text(0.5, 0.5, said, ha="center", va="center", transform=axes.transAxes)
-    _time_axis(axes, samples)
+    _time_axis(axes)
     _rebalance_lines(axes, samples, named=False)
 
 
@@ -265,7 +266,7 @@ def _partition_axis(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(max(1, len(names)) - 0.5, -0.5)
 
 
-def _time_axis(axes: Axes, samples: Sequence[Sample]) -> None:
+def _time_axis(axes: Axes) -> None:
     """Show the time below these axes, even if other axes below share the time axis."""
     locator = AutoDateLocator(tz=timezone.utc)
     day = "%Y-%b-%d"
@@ -275,7 +276,6 @@ def _time_axis(axes: Axes, samples: Sequence[Sample]) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=timezone.utc, offset_formats=offsets))
     axes.tick_params(labelbottom=True)
     axes.xaxis.offsetText.set_fontsize("small")
-    axes.set_xlim(*_dates([samples[0].at, over_time.edges_of(samples)[-1]]))
 
 
 def _legend_above(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:

@@ -339,7 +339,7 @@ class World:
                 # In this world, reads of one driver do not know each other.
                 (batch, "exclusive", lambda _: contextlib.nullcontext()),
                 (Siblings, "find", lambda *_: None),
-                (keeper, "is_alive", self._is_alive),
+                (keeper, "watch_process", self._watch_process),
                 (logs, "set_up_logging", lambda *_: None),
                 (spark_processes, "start_side_process", self._start_side_process),
                 (spark_processes, "side_process_message", self._side_process_message),
@@ -358,8 +358,8 @@ class World:
     def _driver_pid(self) -> int:
         return 0 if self.current is None else self.current.driver.pid
 
-    def _is_alive(self, pid: int) -> bool:
-        return self._processes[pid - 1].alive
+    def _watch_process(self, pid: int) -> Callable[[], bool]:
+        return lambda: self._processes[pid - 1].alive
 
     def _start_side_process(self, module: str, arguments: Sequence[str], message: object) -> None:
         assert self.current is not None

@@ -226,14 +226,14 @@ class ClassicMembership(Membership):
         self._run(self._detach(leaving, "slot has no task"), CLOSE_SECONDS)
         self._closed = True
 
-    def is_renewal_asked(self) -> bool:
+    def is_renewal_asked(self, timeout_s: float) -> bool:
         """Return whether a task of the batch in flight has requested new credentials since the slots last joined."""
         batch, since = self._background.in_flight, self.assignment.generation
         if batch.renewed is None:
             return False
-        deadline = Deadline(self._settings.coordinator_timeout_ms / 1000)
+        deadline = Deadline(timeout_s)
         work = batch.renewed.is_renewal_asked(self._client, self._settings.group, batch.ends, since, deadline)
-        return self._run(work, deadline.seconds)
+        return self._run(work, timeout_s)
 
     def renew_credentials(self) -> None:
         """Rejoin after `leave`, and publish new credentials for the batch in flight.

@@ -1,5 +1,6 @@
 """The parent process of a node's JVM, with a shell in place of the JVM."""
 
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,17 @@ def test_a_byte_on_its_standard_input_is_a_signal_for_its_child(tmp_path: Path) 
         started.stdin.write(b"T")
         started.stdin.flush()
         assert started.wait(30) == 128 + 15
+
+
+def test_a_child_that_is_stopped_already_may_be_stopped_again(tmp_path: Path) -> None:
+    with supervised(tmp_path, "exec sleep 600") as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        for order in (b"S", b"S", b"C", b"S"):
+            started.stdin.write(order)
+            started.stdin.flush()
+            assert select.select([started.stdout], [], [], 10)[0], "the supervisor does not answer"
+            assert started.stdout.read(1) == order
 
 
 def test_it_stops_its_child_and_removes_the_folder_when_its_input_ends(tmp_path: Path) -> None:

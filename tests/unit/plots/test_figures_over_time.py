@@ -109,6 +109,7 @@ def test_of_several_queries_the_one_with_the_most_samples_is_drawn() -> None:
     samples = [sample(2, nothing), sample(1, nothing), sample(1, nothing, query="other")]
     assert [one.at for one in of_one_source(samples, None, None)] == [1, 2]
     assert [one.query for one in of_one_source(samples, "other", 0)] == ["other"]
+    assert len(of_one_source(samples, "i", None)) == 2  # by its id, which both queries have
     with pytest.raises(
         InvalidConfigurationError, match=r"no samples of third. There are samples of: other source 0, q"
     ):

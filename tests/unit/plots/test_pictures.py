@@ -1,10 +1,12 @@
 """The pictures: what is on them, and the command that writes them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
+from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
@@ -45,6 +47,14 @@ def test_the_heat_map_has_a_cell_for_each_partition_and_micro_batch() -> None:
     assert values is not None
     assert values.size == len(PARTITIONS) * len(SAMPLES)
     assert values.max() == max(one.lag for sample in SAMPLES for one in sample.partitions.values())
+
+
+def test_all_axes_show_the_time_of_all_samples() -> None:
+    # Lookups went on after the last micro-batch, which is drawn last.
+    later = [replace(SAMPLES[-1], at=SAMPLES[-1].at + seconds, is_look=True) for seconds in (600, 610)]
+    for axes in plots.overview([*SAMPLES, *later]).axes[:6]:
+        begin, end = (num2date(x).timestamp() for x in axes.get_xlim())
+        assert (begin, end) == pytest.approx((SAMPLES[0].at, later[-1].at + 10), abs=0.1)
 
 
 def test_rebalances_are_named_lines() -> None:

@@ -139,7 +139,8 @@ def test_it_serves_and_ends_with_the_driver(driver: subprocess.Popen[bytes], tmp
         one.seconds_to_wait(100)
         assert two.seconds_to_wait(100) > 0
     driver.kill()
-    driver.wait()
+    if sys.platform == "darwin":  # where a zombie counts as a process that runs
+        driver.wait()
 
     def is_gone() -> bool:
         try:
