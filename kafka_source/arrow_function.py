@@ -4,8 +4,6 @@ The contract is that of Spark's `DataFrame.mapInArrow`: a function from an itera
 iterator. This module needs no Spark.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import threading
@@ -81,7 +79,7 @@ class Mapping:
     batch_rows: int
     batch_bytes: int
 
-    def rows(self, batches: Iterator[pa.RecordBatch], count: Callable[[int], None] | None = None) -> _Rows:
+    def rows(self, batches: Iterator[pa.RecordBatch], count: Callable[[int], None] | None = None) -> "_Rows":
         """Yield the rows that the function returns, in batches with exactly the schema.
 
         Args:

@@ -1,7 +1,5 @@
 """Client settings as the user gave them: hidden secrets, numbers and times, the `client.id`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -74,7 +72,7 @@ class Settings(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"Settings({hidden(self._given)!r})"
 
-    def __reduce__(self) -> tuple[type[Settings], tuple[dict[str, str]]]:
+    def __reduce__(self) -> "tuple[type[Settings], tuple[dict[str, str]]]":
         return Settings, (dict(self._given),)
 
     @property

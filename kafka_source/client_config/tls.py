@@ -4,8 +4,6 @@ Of Java's store types, PEM is used as it is, from files or inline (KIP-651), and
 A JCEKS store is refused; the error has the command that converts the store.
 """
 
-from __future__ import annotations
-
 import re
 import ssl
 import tempfile
@@ -42,7 +40,7 @@ class Pem:
     text: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, settings: Settings, name: str) -> Pem:
+    def of(cls, settings: Settings, name: str) -> "Pem":
         """Return the PEM of a setting, which is the text itself or, with the suffix `.location`, the path of a file."""
         value = settings[name]
         return cls(f"kafka.{name}", value) if name.endswith(".location") else cls(f"kafka.{name}", text=value)

@@ -1,7 +1,5 @@
 """The driver's lookups of topics and offsets, with retries; errors of missing topics and partitions without leader."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -90,7 +88,9 @@ class Cluster:
         self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
     @staticmethod
-    def of(options: ReadOptions, client: KafkaClient | None = None, *, leader_seconds: float | None = None) -> Cluster:
+    def of(
+        options: ReadOptions, client: KafkaClient | None = None, *, leader_seconds: float | None = None
+    ) -> "Cluster":
         """Return the cluster that a query reads from; for `client` and `leader_seconds` see the class."""
         return Cluster(
             options.settings,

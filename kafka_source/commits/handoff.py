@@ -16,8 +16,6 @@ While the batch runs, a topic may be deleted and created again. The deleted topi
 topic. So the metadata also has the topic's id, and source and sink leave out offsets of another topic of the same name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -74,7 +72,7 @@ class BatchOfRun:
     number: int
 
     @staticmethod
-    def of_task(task: SparkTask | None) -> BatchOfRun:
+    def of_task(task: SparkTask | None) -> "BatchOfRun":
         """Return the batch of a task. The caller passes the task, because `kafkagroup.arrow` runs without Spark.
 
         Raises:

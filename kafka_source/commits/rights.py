@@ -12,8 +12,6 @@ separate group. A partition that another member may have is published as lost. I
 fetches the owners (`Renewal`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -250,7 +248,7 @@ class SlotSession:
         slots: Sequence[SlotCredentials],
         timeout_s: float = _TASK_SECONDS,
         renewal: Renewal | None = None,
-    ) -> Future[list[SlotSession | KafkaGroupError]]:
+    ) -> "Future[list[SlotSession | KafkaGroupError]]":
         """Begin to act as slots: verify their credentials by heartbeats, all at the same time.
 
         Args:

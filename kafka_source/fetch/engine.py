@@ -1,7 +1,5 @@
 """A task's request to its engine (`FetchRequest`): ranges, columns, sizes of batches, time-outs, patience."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -63,7 +61,7 @@ class FetchRequest:
         cluster: str | None,
         topics: Mapping[str, str],
         pacer: Pacer | None = None,
-    ) -> FetchRequest:
+    ) -> "FetchRequest":
         """Return the request for a query with these options; the other arguments are attributes of the request."""
         return cls(
             ranges,

@@ -1,7 +1,5 @@
 """The fetch engine with librdkafka, whose consumers are in no group; slower than `native`."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time
@@ -182,7 +180,7 @@ _LEADER_SECONDS = 1.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
-def engine(settings: Settings) -> LibrdkafkaEngine:
+def engine(settings: Settings) -> "LibrdkafkaEngine":
     """Return this process's engine for these settings."""
     return _engines.of(settings)
 

@@ -5,8 +5,6 @@ another broker only after the response, or after the connection is lost. The nex
 records are decoded. The next response waits in the socket, so one buffer serves for all responses.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterable, Iterator
@@ -634,7 +632,7 @@ def _place(error: kernel.RecordsError) -> dict[str, Any]:
     return {"topic": error.topic, "partition": error.partition, "offset": error.offset}
 
 
-def engine(settings: Settings) -> NativeEngine:
+def engine(settings: Settings) -> "NativeEngine":
     """Return the engine of this process for these settings."""
     return _engines.of(settings)
 

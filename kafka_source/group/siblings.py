@@ -7,8 +7,6 @@ Unix sockets in the user's private directory. A read that waits in a join keeps 
 open. The connection is the notification, so the notification ends even if the process dies.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -44,7 +42,7 @@ class Siblings:
         self._asked = asyncio.Event()
 
     @classmethod
-    def find(cls, group: str, driver: int) -> Siblings | None:
+    def find(cls, group: str, driver: int) -> "Siblings | None":
         """Return the reads of a group in this process's driver; None without a directory for sockets.
 
         Reads of a group of this name in another cluster count as siblings too, but rejoin only if their group waits.

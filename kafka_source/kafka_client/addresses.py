@@ -4,8 +4,6 @@ An address that is behind a firewall, or that belongs to a dead machine, does no
 time limit. So the client tries the next address after a short delay, while attempts for earlier addresses continue.
 """
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import itertools
@@ -85,7 +83,7 @@ class _Attempts:
         self._selector = selectors.DefaultSelector()
         self.running: set[socket.socket] = set()
 
-    def __enter__(self) -> _Attempts:
+    def __enter__(self) -> "_Attempts":
         return self
 
     def __exit__(self, *_: object) -> None:

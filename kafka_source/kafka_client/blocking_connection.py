@@ -4,8 +4,6 @@
 `IdleConnections` keeps `RequestConnection` objects for the next task of a worker process.
 """
 
-from __future__ import annotations
-
 import math
 import select
 import socket
@@ -56,7 +54,7 @@ class BlockingConnection:
     @classmethod
     def open(
         cls, endpoint: Endpoint, settings: ConnectionSettings, expected: Identity | None = None
-    ) -> BlockingConnection:
+    ) -> "BlockingConnection":
         """Connect and authenticate within `settings.connect_timeout`; the returned connection has no timeout.
 
         `expected` is as in `handshake`.

@@ -1,7 +1,5 @@
 """The client of one cluster: choice of brokers, metadata, coordinators, connections."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -143,7 +141,7 @@ class KafkaClient:
                 self.run(self.reach_broker(Deadline(max(0.1, seconds))))
             raise
 
-    def close(self, *beside: KafkaClient) -> None:
+    def close(self, *beside: "KafkaClient") -> None:
         """Close all connections, and stop the loop if it is the client's own.
 
         Args:

@@ -1,7 +1,5 @@
 """Read the settings of connections: time-outs, back-offs, buffers, TLS and the login."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl
@@ -66,7 +64,7 @@ class ConnectionSettings:
         return ",".join(map(str, self.bootstrap))
 
     @classmethod
-    def of(cls, settings: Settings, client_id: str | None = None) -> ConnectionSettings:
+    def of(cls, settings: Settings, client_id: str | None = None) -> "ConnectionSettings":
         """Return the connection settings for Kafka client settings under their Java names.
 
         Raises:

@@ -1,7 +1,5 @@
 """A group's offsets: the note in their metadata (stream, topic, rewind), and their division into requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -69,7 +67,7 @@ class OffsetNote:
     cluster: str | None = None
 
     @staticmethod
-    def parse(metadata: str) -> OffsetNote:
+    def parse(metadata: str) -> "OffsetNote":
         """Return the note in an offset's metadata, without the words that a later version has added."""
         marks: dict[str, str] = {}
         others = []

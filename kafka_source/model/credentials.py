@@ -1,7 +1,5 @@
 """The credentials of a group member, with which any process can act as this member."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -36,7 +34,7 @@ class SlotCredentials:
     right: str | None = None
 
     @staticmethod
-    def without_membership(group: str) -> SlotCredentials:
+    def without_membership(group: str) -> "SlotCredentials":
         """Return the credentials of a commit to a group that has no members."""
         return SlotCredentials(group, generation=-1, member_id="", instance_id=None)
 

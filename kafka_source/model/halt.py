@@ -5,8 +5,6 @@ committed offset, with the same metadata in all entries of a halt. The offset is
 a stopped query reads. From the next trigger on, queries do not read a partition without a boundary.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -64,7 +62,7 @@ class Halt:
         )
 
     @staticmethod
-    def from_json(text: str) -> Halt | None:
+    def from_json(text: str) -> "Halt | None":
         """Return the halt that a text describes, without boundaries; None: the text describes no halt."""
         try:
             given = json.loads(text)

@@ -1,7 +1,5 @@
 """The engine that writes with librdkafka, by one Python call for each record."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
@@ -75,7 +73,7 @@ class LibrdkafkaDelivery:
         self,
         config: Mapping[str, Any],
         make: Callable[[dict[str, Any]], Producer] | None = None,
-        keep: Callable[[LibrdkafkaDelivery], None] | None = None,
+        keep: "Callable[[LibrdkafkaDelivery], None] | None" = None,
     ) -> None:
         self._keep = keep
         self._failed: tuple[KafkaError, str, int | None] | None = None

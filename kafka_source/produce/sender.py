@@ -5,8 +5,6 @@ batches stay in order even if some are sent again, and sequence numbers of an id
 gets one request at a time, with one batch for each of its partitions, while the next batches are encoded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import deque
@@ -89,7 +87,7 @@ class Sender:
         producer: NativeProducer,
         settings: ProducerSettings,
         accumulator: Accumulator,
-        transaction: TaskTransaction | None = None,
+        transaction: "TaskTransaction | None" = None,
     ) -> None:
         self._producer = producer
         self._settings = settings

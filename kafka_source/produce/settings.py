@@ -1,7 +1,5 @@
 """Settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), refused combinations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -71,7 +69,7 @@ class ProducerSettings:
     unknown_topic_timeout: float
 
     @classmethod
-    def of(cls, settings: Settings, *, transactional: bool = False) -> ProducerSettings:
+    def of(cls, settings: Settings, *, transactional: bool = False) -> "ProducerSettings":
         """Return the settings of the native producer; `librdkafka_only(settings)` must be empty.
 
         Raises:

@@ -4,8 +4,6 @@ A task first proves that it knows the port's secret, by the HMAC of a random cha
 before the proof, and closes a connection without a proof after a few seconds. The secret is never sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hmac
@@ -39,7 +37,7 @@ class Address:
     secret: str = field(repr=False)
 
     @staticmethod
-    def of(listener: socket.socket) -> Address:
+    def of(listener: socket.socket) -> "Address":
         """Return the address of a listening socket, with a new secret."""
         host, port, *_ = listener.getsockname()
         return Address(str(host), int(port), secrets.token_hex())

@@ -1,7 +1,5 @@
 """An event loop on a daemon thread for synchronous callers, and a wait that can be cancelled at any moment."""
 
-from __future__ import annotations
-
 import asyncio
 
 # Imported here, because Python refuses this import after the end of the main thread, when pyarrow may need the module.
@@ -63,7 +61,7 @@ class EventLoop:
         self._thread.start()
 
     @staticmethod
-    def shared() -> EventLoop:
+    def shared() -> "EventLoop":
         """Return the loop that this process shares, created at the first call; a forked child gets a new loop."""
         return _shared.of("kafkagroup-shared")
 

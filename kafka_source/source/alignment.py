@@ -13,8 +13,6 @@ If the next records of a partition have no timestamps that count, a lookup fetch
 of this partition ends after these records, and other partitions do not wait for it.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +67,7 @@ class Stretch(NamedTuple):
     end: int
     records: tuple[Record, ...] = ()
 
-    def after(self, position: int) -> Stretch:
+    def after(self, position: int) -> "Stretch":
         """Return the stretch from a position on."""
         if not self.start <= position <= self.end:
             return Stretch(position, position)

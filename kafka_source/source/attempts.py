@@ -1,7 +1,5 @@
 """The attempts of a trigger: the reason for another attempt, and the time limit."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -44,7 +42,7 @@ class Again:
     patience: Patience
 
     @classmethod
-    def after(cls, error: RefreshRetriableError) -> Again:
+    def after(cls, error: RefreshRetriableError) -> "Again":
         """Return the next attempt after a lookup of the trigger has failed with this error."""
         if isinstance(error, NoLeaderError):
             return cls(error, Patience.LEADERS)

@@ -4,8 +4,6 @@ Kafka's group protocol does not depend on topics: each member sends metadata, an
 and returns a state for each member. The application defines these bytes, under its own protocol type.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib
@@ -82,7 +80,7 @@ class GenericMember:
         self._failure: KafkaGroupError | None = None
         self._life: Future[None] | None = None
 
-    def __enter__(self) -> GenericMember:
+    def __enter__(self) -> "GenericMember":
         self._life = self._client.loop.spawn(self._live())
         atexit.register(self.close)
         return self

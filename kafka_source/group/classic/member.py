@@ -1,7 +1,5 @@
 """One member's JoinGroup, SyncGroup, Heartbeat and LeaveGroup, with their repetitions and errors."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
