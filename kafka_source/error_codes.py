@@ -8,8 +8,6 @@ name for it. librdkafka's flags `retriable()`, `txn_requires_abort()` and `fatal
 used.
 """
 
-from __future__ import annotations
-
 from enum import Enum, IntEnum
 
 
@@ -36,7 +34,7 @@ class ErrorCode(IntEnum):
 
     category: Category
 
-    def __new__(cls, code: int, category: Category) -> ErrorCode:
+    def __new__(cls, code: int, category: Category) -> "ErrorCode":
         """Return the member for a code."""
         member = int.__new__(cls, code)
         member._value_ = code
@@ -44,7 +42,7 @@ class ErrorCode(IntEnum):
         return member
 
     @staticmethod
-    def find(code: int) -> ErrorCode | None:
+    def find(code: int) -> "ErrorCode | None":
         """Return the member for a code; None: the code is not in the table, so it is application-recoverable."""
         return _BY_NUMBER.get(code)
 

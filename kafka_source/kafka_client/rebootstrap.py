@@ -3,8 +3,6 @@
 Pure: the caller passes the time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 
@@ -21,11 +19,11 @@ class Recovery:
     trigger: float | None
     since: float | None = None
 
-    def asked(self, now: float) -> Recovery:
+    def asked(self, now: float) -> "Recovery":
         """Return the state after a metadata request: `since` is the time of the first unanswered request."""
         return self if self.since is not None else replace(self, since=now)
 
-    def answered(self) -> Recovery:
+    def answered(self) -> "Recovery":
         """Return the state after a response that contains at least one broker."""
         return replace(self, since=None)
 

@@ -8,8 +8,6 @@ progress, even to a client of Spark Connect. So the driver process writes these 
      "rebalances": [{"at": …, "generation": 7, "cause": "members", …}], "latest": {"orders": {"0": 250}}}
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -104,7 +102,7 @@ class Rebalance:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Rebalance:
+    def from_json(value: Mapping[str, Any]) -> "Rebalance":
         """Parse the JSON of `to_json`.
 
         Raises:
@@ -206,7 +204,7 @@ class DriverFigures:
         return {name: value for name, value in everything.items() if value} | counted
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> DriverFigures:
+    def from_json(value: Mapping[str, Any]) -> "DriverFigures":
         """Parse the JSON of `to_json`.
 
         Raises:

@@ -4,6 +4,8 @@ Constructs that Python spells differently are rewritten (`(?<name>…)`, `\Q…\
 lacks are refused, because Python may read them with another meaning: `[a-z&&[^b]]` is a valid class that contains `&`.
 """
 
+from __future__ import annotations
+
 import re
 import string
 from collections.abc import Callable
@@ -138,7 +140,7 @@ class _Translation:
         self._written.append(r"\Z")
         self._at += 2
 
-    _HANDLERS: "ClassVar[dict[str, Callable[[_Translation], None]]]" = {
+    _HANDLERS: ClassVar[dict[str, Callable[[_Translation], None]]] = {
         "Q": _quotation,
         "p": _property,
         "P": _property,

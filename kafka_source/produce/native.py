@@ -4,8 +4,6 @@ A delivery lives as long as its task. `NativeProducer`, one in each worker proce
 connections, metadata and an idempotent identity for later tasks.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from kafka_source.client_config import Settings
@@ -22,12 +20,12 @@ from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.transactions.open_transaction import OpenTransaction, has_second_protocol, initialise
 
 
-def at_least_once(settings: Settings) -> NativeDelivery:
+def at_least_once(settings: Settings) -> "NativeDelivery":
     """Return a delivery for one task; see `ProduceEngine`."""
     return NativeDelivery(_producers.of(settings))
 
 
-def in_transaction(settings: Settings, transactional_id: str) -> NativeTransactionalDelivery:
+def in_transaction(settings: Settings, transactional_id: str) -> "NativeTransactionalDelivery":
     """Return a delivery in a new transaction; see `delivery.in_transaction`."""
     return NativeTransactionalDelivery(_producers.of(settings), settings, transactional_id)
 

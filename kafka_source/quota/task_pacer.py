@@ -1,7 +1,5 @@
 """A task's side of a quota: the time and size of its fetches, even if the quota's server does not answer."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable
@@ -23,7 +21,7 @@ MAX_WAIT = 1.0
 _NONE = Grant(0.0, 0.0, 0.0)
 
 
-def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> Pacer:
+def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> "Pacer":
     """Return the pacer of a task, a context manager; without a ticket it delays no fetch.
 
     Args:
@@ -136,7 +134,7 @@ class Pacer:
         """Count records whose values cannot be decoded."""
         self._report.bad_records += records
 
-    def __enter__(self) -> Pacer:
+    def __enter__(self) -> "Pacer":
         return self
 
     def __exit__(self, *_: object) -> None:

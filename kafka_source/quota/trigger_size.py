@@ -6,8 +6,6 @@ micro-batch has as many offsets as the line allows. If all recent micro-batches 
 shows which part of the time is fixed. A restart may change the speed, so it discards all measurements.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from statistics import median
@@ -113,7 +111,7 @@ class TriggerSize:
         """The wanted duration of the next trigger, in seconds: the target, unless a trigger cannot be so short."""
         return max(self.target, _OVER_FIXED * self.fixed)
 
-    def after(self, batch: Measured) -> TriggerSize:
+    def after(self, batch: Measured) -> "TriggerSize":
         """Return the size of the next micro-batch."""
         size = replace(self, after_reading=self._after_reading(batch))
         latest = batch.offsets, max(size._work(batch), 1e-3)
@@ -127,7 +125,7 @@ class TriggerSize:
         size = replace(size, points=points, fixed=line.fixed, unknown_for=0 if known else self.unknown_for + 1)
         return size._with_limit(latest, line, may_be_smaller=1 < latest[0] <= self.limit)
 
-    def _with_limit(self, latest: _Point, line: Line, *, may_be_smaller: bool) -> TriggerSize:
+    def _with_limit(self, latest: _Point, line: Line, *, may_be_smaller: bool) -> "TriggerSize":
         offsets, seconds = latest
         wanted = (self.goal - line.fixed) / max(line.cost, 1e-12)
         usual = median(seconds for _, seconds in self.points[-_PROBE_AFTER:])

@@ -1,7 +1,5 @@
 """Begin a batch when Spark pickles the writer for the batch's tasks, because Spark has no hook for the begin."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,10 +105,10 @@ class BatchStart:
         # This copy serves a task or a commit. Only the original begins the batch.
         self._closed, self._begin = True, begin_in_driver
 
-    def __copy__(self) -> BatchStart:
+    def __copy__(self) -> "BatchStart":
         return self
 
-    def __deepcopy__(self, memo: object) -> BatchStart:
+    def __deepcopy__(self, memo: object) -> "BatchStart":
         return self
 
 

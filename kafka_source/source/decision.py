@@ -26,8 +26,6 @@ without any other position, the topic's first offset, not the options' start |
 Between two rebalances a partition continues at the end of the last micro-batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -57,7 +55,7 @@ class Known:
     epoch: int = -1
     checked: int = -1
 
-    def at(self, offset: int | None, epoch: int) -> Known:
+    def at(self, offset: int | None, epoch: int) -> "Known":
         """Return the position at an offset with this leader epoch."""
         return replace(self, next=offset, epoch=epoch, checked=self.checked if epoch == self.epoch else epoch)
 
@@ -131,7 +129,7 @@ class Facts:
     start: int | None = None
     log: LogFacts | None = None
 
-    def with_log(self, *, epoch_end: int | None = None, bounds: tuple[int, int] | None = None) -> Facts:
+    def with_log(self, *, epoch_end: int | None = None, bounds: tuple[int, int] | None = None) -> "Facts":
         """Return the facts with further facts of the log."""
         assert self.log is not None, "the latest offset is looked up first"
         epoch_end = self.log.epoch_end if epoch_end is None else epoch_end

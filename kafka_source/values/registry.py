@@ -8,8 +8,6 @@ names (`by_ids`), a schema that this process has read is requested again. If the
 record is bad; otherwise the registry is at fault.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging
@@ -94,7 +92,7 @@ class RegisteredSchema:
     imports: tuple[tuple[str, str], ...] = ()
     rules: tuple[SchemaRule, ...] = ()
 
-    def check(self, value_format: str, *, writes: bool = False) -> RegisteredSchema | Unusable:
+    def check(self, value_format: str, *, writes: bool = False) -> "RegisteredSchema | Unusable":
         """Return the schema, if it has this format.
 
         Raises:
@@ -467,7 +465,7 @@ class Registry:
 
         return retry(attempt, _PAUSES, on=RetriableError, deadline=deadline, again=again)
 
-    def _ask(self, url: _Url, asked: _Request, seconds: float) -> dict[str, Any]:
+    def _ask(self, url: "_Url", asked: _Request, seconds: float) -> dict[str, Any]:
         headers = {"Accept": _ACCEPT, **self._headers, **url.headers}
         if asked.body is not None:
             headers["Content-Type"] = _JSON

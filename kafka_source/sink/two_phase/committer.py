@@ -19,8 +19,6 @@ The steps of a batch, and the effect of a crash after each of them:
    epoch of step 1, and sends nothing. Until the decision is recorded as finished, every new batch repeats step 4.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging
@@ -119,7 +117,7 @@ class DriverEpoch:
     @classmethod
     def after(
         cls, driver: OpenTransaction, finished: OpenTransaction, ledger: LedgerState, lost: Iterable[str] = ()
-    ) -> DriverEpoch:
+    ) -> "DriverEpoch":
         """Return the epoch of a driver that has read the ledger and has completed the ledger's last decision.
 
         Args:
@@ -137,7 +135,7 @@ class DriverEpoch:
         return self.last is not None and self.last.covers(query, batch)
 
     @property
-    def in_message(self) -> DriverEpoch:
+    def in_message(self) -> "DriverEpoch":
         """The epoch without `lost`, for a commit message; the driver looks up lost transactions again."""
         return replace(self, lost=0)
 

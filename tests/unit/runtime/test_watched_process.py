@@ -34,18 +34,6 @@ def test_a_zombie_does_not_run(program: subprocess.Popen[bytes]) -> None:
 
 
 @HAS_PIDFD
-def test_another_that_gets_the_id_is_not_the_process(
-    program: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = watch_process(program.pid)
-    program.kill()
-    program.wait()
-    monkeypatch.setattr(os, "kill", lambda *_: None)  # as for an id that is used again
-    assert not runs()
-    assert not watch_process(program.pid)()
-
-
-@HAS_PIDFD
 def test_a_thread_is_no_process() -> None:
     ends = threading.Event()
     thread = threading.Thread(target=ends.wait)
