@@ -261,10 +261,8 @@ _PRODUCE = (
         0,
         rdkafka="queue.buffering.max.kbytes",
     ),
-    *(
-        _passed(f"compression.{codec}.level", _P, _INT, words=tuple(map(str, levels)), rdkafka="compression.level")
-        for codec, levels in (("gzip", (-1, *range(1, 10))), ("lz4", range(1, 18)))
-    ),
+    _passed("compression.gzip.level", _P, _INT, words=("-1", *"123456789"), rdkafka="compression.level"),
+    _passed("compression.lz4.level", _P, _INT, minimum=1, maximum=17, rdkafka="compression.level"),
     _passed("compression.zstd.level", _P, _INT, minimum=-131_072, maximum=22, rdkafka="compression.level"),
     _passed("compression.type", _P, _STRING, words=("none", "gzip", "snappy", "lz4", "zstd")),
     _passed("delivery.timeout.ms", _P, _INT, minimum=0),
