@@ -86,7 +86,8 @@ def _takes(java: JavaSetting, value: str) -> bool:
         except ValueError:
             return False
         limit = 1 << _INTEGERS[java.type]
-        least, most = (-limit if java.minimum is None else java.minimum), (java.maximum or limit - 1)
+        least = -limit if java.minimum is None else java.minimum
+        most = limit - 1 if java.maximum is None else java.maximum
         return least <= number <= most
     if java.type is Type.BOOLEAN:
         return value.lower() in ("true", "false")

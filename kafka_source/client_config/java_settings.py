@@ -71,19 +71,19 @@ class JavaSetting:
     librdkafka: Handling
     does: str = ""
     minimum: int | None = None
+    maximum: int | None = None
     words: tuple[str, ...] = ()
     rdkafka: str = ""
     refused_for: Role = _NOBODY
     harmless: tuple[str, ...] = ()
-    maximum: int | None = None
 
     @property
     def takes(self) -> str:
         """The accepted values, in words."""
         if self.words:
             return "one of " + ", ".join(self.words)
-        least = "" if self.minimum is None else f", at least {self.minimum}"
-        return f"{self.type.value}{least}" + ("" if self.maximum is None else f", at most {self.maximum}")
+        bounds = (("at least", self.minimum), ("at most", self.maximum))
+        return ", ".join([self.type.value, *(f"{which} {bound}" for which, bound in bounds if bound is not None)])
 
     def is_harmless(self, value: str) -> bool:
         """Return whether a value, such as Java's default of a refused setting, changes nothing."""
@@ -100,7 +100,7 @@ def _honoured(
     name: str, roles: Role, kind: Type, does: str = "", *, minimum: int | None = None, words: tuple[str, ...] = ()
 ) -> JavaSetting:
     """A setting that both engines follow. librdkafka does not get it under Java's name, for example security."""
-    return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, minimum, words)
+    return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, minimum, words=words)
 
 
 def _passed(
@@ -117,7 +117,7 @@ def _passed(
 ) -> JavaSetting:
     """A setting that librdkafka gets, under Java's name or under `rdkafka`."""
     how = Handling.MAPPED if rdkafka else Handling.HONOURED
-    return JavaSetting(name, roles, kind, native, how, does, minimum, words, rdkafka or name, maximum=maximum)
+    return JavaSetting(name, roles, kind, native, how, does, minimum, maximum, words, rdkafka or name)
 
 
 def _unused(name: str, roles: Role, kind: Type, does: str, *, minimum: int | None = None) -> JavaSetting:

@@ -81,7 +81,7 @@ class ProducerSettings:
             delivery_timeout = min(delivery_timeout, transaction_timeout_ms(settings) / 1000)
         compression = settings.get("compression.type", "none").lower()
         record_bytes, batch_bytes = settings.integer("max.request.size"), settings.integer("batch.size")
-        record_bytes = REQUEST_BYTES if record_bytes is None else record_bytes
+        record_bytes = REQUEST_BYTES if record_bytes is None else max(1, min(record_bytes, _MOST_BYTES))
         batch_bytes = _BATCH_BYTES if batch_bytes is None else batch_bytes
         unknown_topic_ms = settings.integer("max.block.ms")
         return cls(
@@ -89,8 +89,8 @@ class ProducerSettings:
             idempotent=transactional or is_idempotent(settings),
             compression=compression,
             level=settings.integer(f"compression.{compression}.level"),
-            batch_bytes=max(1, min(batch_bytes, record_bytes, _MOST_BYTES)),
-            record_bytes=max(1, min(record_bytes, _MOST_BYTES)),
+            batch_bytes=max(1, min(batch_bytes, record_bytes)),
+            record_bytes=record_bytes,
             linger=settings.seconds("linger.ms", LINGER_MS),
             delivery_timeout=delivery_timeout,
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
