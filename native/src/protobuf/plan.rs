@@ -129,7 +129,7 @@ pub struct Symbols {
 
 impl Symbols {
     fn new(kind: &EnumDescriptor) -> Self {
-        // If several symbols have the same number, the first of the schema counts.
+        // The first symbol of a number counts, as in `symbol_of`.
         let declared = &kind.enum_descriptor_proto().value;
         let mut known: Vec<_> = declared.iter().map(|value| (value.number(), Arc::from(value.name()))).collect();
         known.sort_by_key(|(number, _)| *number);
@@ -439,6 +439,12 @@ pub fn instant_of(kind: &MessageDescriptor) -> Option<Instant> {
     Some(Instant { seconds, nanos, is_duration: kind.name() == "Duration" })
 }
 
+/// Returns the symbol of a number; if several symbols have the number, the first of the schema counts.
+pub fn symbol_of(kind: &EnumDescriptor, number: i32) -> Option<&str> {
+    let declared = &kind.enum_descriptor_proto().value;
+    declared.iter().find(|symbol| symbol.number() == number).map(|symbol| symbol.name())
+}
+
 /// Returns the value of a field that a message lacks; the field is neither repeated nor required.
 fn absent(field: &FieldDescriptor) -> Absent {
     let has_default = field.field_descriptor_proto().default_value.is_some();
@@ -446,7 +452,7 @@ fn absent(field: &FieldDescriptor) -> Absent {
         return Absent::Null;
     }
     let symbol = |number: i32| match field.kind() {
-        Kind::Enum(kind) => Symbols::new(&kind).get(number).map(|name| name.as_bytes().into()),
+        Kind::Enum(kind) => symbol_of(&kind, number).map(|name| name.as_bytes().into()),
         _ => None,
     };
     Absent::Value(match field.default_value() {

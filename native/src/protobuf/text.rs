@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 use protox::prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
-use super::plan::{instant_of, is_json, wire_of};
+use super::plan::{instant_of, is_json, symbol_of, wire_of};
 use super::wire::{Wire, prefixed, put_tag, skip, tag, varint};
 use crate::json::texts;
 use crate::values::budget::Budget;
@@ -219,9 +219,8 @@ impl Writer<'_> {
             Kind::Bytes => texts::base64(prefixed(input)?, out),
             Kind::Enum(symbols) => {
                 let number = varint(input)? as i32;
-                // If several symbols have this number, the first of the schema counts.
-                match symbols.enum_descriptor_proto().value.iter().find(|symbol| symbol.number() == number) {
-                    Some(symbol) => texts::string(symbol.name().as_bytes(), out),
+                match symbol_of(&symbols, number) {
+                    Some(symbol) => texts::string(symbol.as_bytes(), out),
                     None => texts::whole(number.into(), out),
                 }
             }

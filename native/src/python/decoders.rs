@@ -147,6 +147,7 @@ impl JsonDecoder {
         Ok(Self { inner, record_bytes: record_limit(max_decoded_bytes)? })
     }
 
+    // Python callers name the argument, as for decoders that read the schema.
     #[allow(unused_variables)]
     fn add_writer_schema(&mut self, schema_id: u64, schema: &str) {
         self.inner.add(schema_id);
