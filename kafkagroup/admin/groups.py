@@ -231,7 +231,7 @@ class Groups:
             KafkaGroupError: The user lacks the permission, or the brokers do not answer.
         """
         rewinds = dict.fromkeys(offsets, strategies.new_id()) if checkpoints_follow else {}
-        self._commit(group, self._with_facts(offsets, rewinds))
+        self._commit(group, self._entries(offsets, rewinds))
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:
         """Create a group: commit the offsets at which its members will begin.
@@ -247,7 +247,7 @@ class Groups:
         """
         self._check_new(group)
         if not dry_run:
-            self._commit(group, self._with_facts(offsets, {}))
+            self._commit(group, self._entries(offsets, {}))
 
     def clone(self, source: str, group: str, *, topics: Collection[str] = (), dry_run: bool = False) -> Rows[Move]:
         """Create a group with another group's committed offsets and their metadata; return the new offsets as moves.
@@ -422,7 +422,7 @@ class Groups:
         rates = rates_of(before.members, committed_before, now.members, committed, ended - began)
         return replace(now, members=tuple(replace(one, rate=rates[one.member_id]) for one in now.members))
 
-    def _with_facts(
+    def _entries(
         self, offsets: Mapping[TopicPartition, int], rewinds: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, CommitOffset]:
         with self._client() as client:

@@ -21,7 +21,7 @@ from kafkagroup.embedded.tools import QUICK_START
 _VERSION = "2.6.13.Final"
 _JSON = "application/vnd.schemaregistry.v1+json"
 # A proxy of the environment cannot reach this machine's loopback address.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class SchemaRegistry:
@@ -132,7 +132,7 @@ class SchemaRegistry:
             headers={"Content-Type": _JSON, "Accept": _JSON},
         )
         try:
-            with _opener.open(request, timeout=30) as answer:
+            with _OPENER.open(request, timeout=30) as answer:
                 return int(json.load(answer)["id"])
         except urllib.error.HTTPError as error:
             raise BrokerError(f"The registry refuses a schema of {subject}: {error.read().decode()[:500]}") from None
@@ -152,7 +152,7 @@ class SchemaRegistry:
         deadline = time.monotonic() + self._start_timeout
         while True:
             try:
-                with _opener.open(f"{self.url}/subjects", timeout=5):
+                with _OPENER.open(f"{self.url}/subjects", timeout=5):
                     return
             except OSError:
                 if not node.running or time.monotonic() > deadline:
