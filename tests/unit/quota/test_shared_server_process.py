@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,10 +48,8 @@ def document(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def driver() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield process
-        process.kill()
+def driver(program: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    return program
 
 
 def asked(driver: subprocess.Popen[bytes], name: str, directory: Path) -> int:

@@ -3,9 +3,7 @@
 import errno
 import os
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,13 +11,6 @@ from kafka_source.runtime.spark_processes import watch_process
 from tests.support.waiting import wait_until
 
 HAS_PIDFD = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="macOS knows no more than the id")
-
-
-@pytest.fixture
-def program() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield process
-        process.kill()
 
 
 @HAS_PIDFD
