@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -121,6 +122,14 @@ def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs until it is killed."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
 
 
 @pytest.fixture

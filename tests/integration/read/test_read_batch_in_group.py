@@ -1,7 +1,6 @@
 """A batch as members of a group: it starts at the committed offsets, and looking at it consumes nothing."""
 
 import os
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -159,22 +158,18 @@ def kept(members, name, *, siblings=None, strategy=None, end=1, **settings):
             over.set()
 
 
-def test_slots_leave_when_the_driver_has_ended(members, topic, group, groups):
+def test_slots_leave_when_the_driver_has_ended(members, topic, group, groups, program):
     name = topic("orders")
     planner = members.make(name, slots=2)
     slots = [slot.credentials for slot in planner.join(30).slots]
     planner.detach()
-    driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ends, settings = dict.fromkeys(slots[0].partitions, 1), members.settings(slots=2)
-    try:
-        start_keeper(members.config, settings, Topics((name,)), slots, Right(None), ends, [load("range")], driver.pid)
-        driver.kill()
-        if sys.platform == "darwin":  # where a zombie counts as a process that runs
-            driver.wait()
-        # Not by the end of their sessions, which is 45 s away.
-        wait_until(lambda: groups.describe(group).members == (), "the slots to leave", 30)
-    finally:
-        driver.communicate()
+    start_keeper(members.config, settings, Topics((name,)), slots, Right(None), ends, [load("range")], program.pid)
+    program.kill()
+    if sys.platform == "darwin":  # where a zombie counts as a process that runs
+        program.wait()
+    # Not by the end of their sessions, which is 45 s away.
+    wait_until(lambda: groups.describe(group).members == (), "the slots to leave", 30)
 
 
 def commit_as_tasks(members, group, slots, start=0):
