@@ -119,9 +119,13 @@ WriteAll(k, t) ==
        /\ d' = [d EXCEPT ![k].msg[t] = <<i[2], tx[i].ep + 1>>]
     /\ UNCHANGED <<out, driver, fin, led, off, ckpt, r, faults, late, said>>
 MyId(s) == <<r[s].t, r[s].a>>
+\* The attempt aborts its transaction, or gives back an id without a transaction.
 Fails(s) ==
     /\ r' = [r EXCEPT ![s] = Idle]
-    /\ tx' = IF r[s].ep > 0 /\ tx[MyId(s)].ep = r[s].ep /\ tx[MyId(s)].st = "ongoing" THEN Aborted(MyId(s)) ELSE tx
+    /\ tx' = IF r[s].ep = 0 \/ tx[MyId(s)].ep # r[s].ep THEN tx
+             ELSE CASE tx[MyId(s)].st = "ongoing" -> Aborted(MyId(s))
+                    [] tx[MyId(s)].st = "empty" -> Initialised(MyId(s), "fenced")
+                    [] OTHER -> tx
 \* An attempt takes a turn whose id is free. Then: has the batch ended? Then InitProducerId. An attempt that stops before
 \* that one while the world goes on is a fault; `pc` is "stalled" then.
 NotOver(s) == driver = [ep |-> r[s].by, st |-> "empty"]
