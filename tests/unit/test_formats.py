@@ -7,6 +7,7 @@ adds a file of its own: `python -m tests.unit.test_formats VERSION` writes it.
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 from assignors import StickyUserData, Subscription, TopicPartition, encode_subscription
 from assignors.lag_balanced import MeasuredMember, decode_measures, encode_measures
 from assignors.model import Measures
+from kafka_source.commits.halts import Obeyed
 from kafka_source.commits.handoff import Entry, Record
 from kafka_source.commits.side_groups import SIDE_GROUPS, private_groups
 from kafka_source.group.classic.strategies import rewind_offers
 from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.halt import Halt, HaltKind
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.sink.two_phase.ledger import Decision, decision_text, read_decision
 from kafka_source.transactions.offset_committer import transactional_id_of
@@ -59,6 +62,8 @@ _DECISION = Decision(
 )
 _DOCUMENT = OffsetsDocument("billing", "c", {_A: CommitOffset(7, 3, "note"), _B: CommitOffset(5)}, _IDS)
 _SEEN = {_A: PartitionSeen(7, 2, 1.5), _B: PartitionSeen(None, 0, 2.0)}
+_HALT = Halt(HaltKind.STOP, "ann@host", 1_700_000_000_000, 2)
+_OBEYED = Obeyed(2, "m", 1_700_000_000_000, "ann@host, pid 7")
 _MEASURED = MeasuredMember(Measures(700.0), StickyUserData((_A, _B), 3))
 _COMMITS = transactional_id_of("billing", (_A, _B))
 _SIDE_GROUPS = [one.of("owner", {"": "", r"\d+": 2}.get(one.id, _ID)) for one in SIDE_GROUPS]
@@ -79,6 +84,8 @@ _FORMATS: Mapping[str, tuple[Any, str, Callable[[str], Any]]] = {
         lambda text: Entry(*json.loads(text)),
     ),
     "decided range": (Record("plan", 3, 2), json.dumps(Record("plan", 3, 2)), lambda text: Record(*json.loads(text))),
+    "halt": (_HALT, _HALT.to_json(), Halt.from_json),
+    "report on a halt": (_OBEYED, json.dumps(asdict(_OBEYED)), lambda text: Obeyed(**json.loads(text))),
     "side groups": ({*_SIDE_GROUPS}, json.dumps(_SIDE_GROUPS), lambda text: private_groups(json.loads(text))),
     "transactional id of commits": (_COMMITS, _COMMITS, str),
     "offers of a rewind": (
