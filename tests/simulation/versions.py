@@ -10,18 +10,20 @@ import functools
 import inspect
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from kafka_source.commits import by_sink, handoff
+from assignors.model import TopicPartition
+from kafka_source.commits import by_sink, halts, handoff
 from kafka_source.group.classic import slot
 from kafka_source.model import commits
 from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
-from kafka_source.sink.two_phase import ledger
+from kafka_source.sink.two_phase import committer, ledger
 from kafka_source.transactions.open_transaction import OpenTransaction
+from tests.simulation.halts import with_halts
 from tests.simulation.scenario import Fault, Scenario, scenario_of
 from tests.simulation.world import World
 
@@ -36,6 +38,7 @@ class Change:
     name: str
     parts: tuple[Part, ...]
     of_sink: bool = False
+    of_halts: bool = False
 
     def applied(self) -> contextlib.ExitStack:
         """Return a context in which the processes of the later version have the change."""
@@ -46,7 +49,8 @@ class Change:
 
     def scenario_of(self, seed: int) -> Scenario:
         """Return a scenario in which queries change their version."""
-        return with_versions(scenario_of(seed))
+        found = with_versions(scenario_of(seed))
+        return with_halts(found) if self.of_halts else found
 
 
 def with_versions(scenario: Scenario) -> Scenario:
@@ -199,6 +203,19 @@ def _records_start_first(found: Any) -> Any:
     )
 
 
+def _topic_backwards(note: OffsetNote) -> OffsetNote:
+    return note if note.topic is None else replace(note, topic=note.topic[::-1])
+
+
+def _of_kind(entries: Mapping[TopicPartition, tuple[int, str]]) -> dict[TopicPartition, tuple[int, str]]:
+    """Read the kind of a halt from another key."""
+    return {tp: (boundary, text.replace('"halt"', '"kind"')) for tp, (boundary, text) in entries.items()}
+
+
+def _with_leader(right: Any) -> Any:
+    return lambda self, name, *args, **named: right(self, name.replace("driver", "leader"), *args, **named)
+
+
 _SET = _as_constant(commits, "_REWOUND", "kafkagroup:set:")
 
 BREAKS = (
@@ -234,4 +251,14 @@ BREAKS = (
             ),
         ),
     ),
+    Change(
+        "spell the topic's id in a note otherwise",
+        ((OffsetNote, "metadata", _before(_topic_backwards)), (OffsetNote, "parse", _after(_topic_backwards))),
+    ),
+    Change(
+        "give the driver's transactional id another name",
+        ((committer.TwoPhaseCommit, "_initialise", _with_leader),),
+        of_sink=True,
+    ),
+    Change("name the kind of a halt otherwise", ((halts, "halt_of", _before(_of_kind)),), of_halts=True),
 )
