@@ -52,20 +52,6 @@ def test_values_of_avro_become_a_table_and_others_dead_letters(kafka, servers, k
 
 
 @pytest.mark.long
-def test_two_applications_share_the_partitions_and_give_them_back(servers):
-    groups = run("two_applications", servers).split("group shared is ")[1:]
-    shares = [dict_of_shares(group) for group in groups]
-    assert len(shares) == 3
-    alone, shared, again = shares
-    everything = {f"{ORDERS}-{n}" for n in range(PARTITIONS)}
-    assert alone.keys() == again.keys() == {"kafkagroup-member"}
-    assert alone["kafkagroup-member"] == again["kafkagroup-member"] == everything
-    assert shared.keys() == {"kafkagroup-member", "plain-python"}
-    assert shared["plain-python"]
-    assert shared["kafkagroup-member"] == everything - shared["plain-python"]
-
-
-@pytest.mark.long
 def test_two_spark_applications_and_a_java_application_have_each_customer_at_one_place(kafka, servers):
     try:
         said = run("three_applications", servers)
