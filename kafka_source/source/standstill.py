@@ -98,18 +98,18 @@ class Standstill:
         seconds = min(_LOOK_SECONDS, self._seconds) if self._has_looked else self._seconds
         try:
             found = self._client.run(fetch_newest_halt(self._client, self._group, Deadline(seconds)))
-        except AuthenticationError as error:
+        except KafkaGroupError as error:
+            if self._has_looked:
+                log.warning(
+                    "group=%s: this query does not know whether the group has been paused or stopped: %s",
+                    self._group,
+                    error,
+                )
+                return
+            if not isinstance(error, AuthenticationError):
+                raise
             log.info("group=%s: this query cannot be paused or stopped from outside: %s", self._group, error)
             self._is_forbidden = True
-            return
-        except KafkaGroupError as error:
-            if not self._has_looked:
-                raise
-            log.warning(
-                "group=%s: this query does not know whether the group has been paused or stopped: %s",
-                self._group,
-                error,
-            )
             return
         self._has_looked = True
         before, self._newest = self._newest, found

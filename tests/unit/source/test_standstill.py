@@ -1,12 +1,18 @@
 """How far a paused or stopped query reads, and when it may leave its group."""
 
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
+from kafka_source.commits.offsets import Offsets
+from kafka_source.errors import AuthenticationError
 from kafka_source.model.halt import Halt, HaltKind, while_it_holds
-from kafka_source.source.standstill import is_at_rest, limit
+from kafka_source.options import Where, read_options
+from kafka_source.source import standstill
+from kafka_source.source.standstill import Standstill, is_at_rest, limit
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 offsets = st.integers(0, 50)
@@ -61,3 +67,22 @@ def test_a_paused_query_reads_nothing():
 )
 def test_a_query_rests_when_the_group_has_committed_every_boundary(positions, committed, rests):
     assert is_at_rest(halt(HaltKind.STOP, a=10, b=20), positions, committed) is rests
+
+
+def test_a_refused_lookup_keeps_the_halt_and_the_next_trigger_looks_again(monkeypatch):
+    answers = iter([halt(HaltKind.PAUSE), AuthenticationError("refused"), None])
+
+    async def fetch(*_: object) -> Halt | None:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(standstill, "fetch_newest_halt", fetch)
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "kafka.group.id": "billing"}
+    query = Standstill(read_options(given, Where.STREAM), Mock(Offsets))
+    halted = []
+    for _ in range(3):
+        query.look()
+        halted.append(query.is_halted)
+    assert halted == [True, True, False]
