@@ -94,5 +94,8 @@ class PartitionOwner:
         """Return the commits and rebalances since the last call."""
         return OwnerEvents(*self.offsets.take_commits())
 
+    def leave(self) -> None:
+        """Leave the group immediately, even if the user has set instance ids."""
+
     def close(self) -> None:
         """Give the partitions up."""

@@ -398,6 +398,9 @@ class Trigger:
         """Leave the group, and end the quota's server."""
         if self._quota is not None:
             self._quota.close()
+        if self.has_stopped:
+            # Static members of a stopped query would stay in the group until their session ends.
+            self._owner.leave()
         self._owner.close()
 
     def _check_cluster(self, offset: StreamOffset) -> None:
