@@ -29,5 +29,12 @@ def _run() -> None:
         sys.exit(2)
     words = understand(typed)
     if words != typed:
-        sys.stderr.write(f"Understood as: kafkagroup {shlex.join(words)}\n")
+        sys.stderr.write(f"Understood as: kafkagroup {shlex.join(map(_without_secret, words))}\n")
     app(words, prog_name="kafkagroup")
+
+
+def _without_secret(word: str) -> str:
+    from kafka_source.client_config.settings import shown
+
+    name, equals, value = word.partition("=")
+    return f"{name}={shown(name, value)}" if equals else word

@@ -111,3 +111,5 @@ def test_the_version_is_printed_and_a_habit_is_said() -> None:
 
     assert run("--version").stdout == run("-V").stdout == run("version").stdout == f"{__version__}\n"
     assert run("group", "list", "--help").stderr == "Understood as: kafkagroup groups --help\n"
+    said = run("group", "list", "-X", "sasl.password=correct-horse", "--help").stderr
+    assert said == "Understood as: kafkagroup groups -X 'sasl.password=*****' --help\n"
