@@ -125,9 +125,10 @@ def rewind(
         moves = Rows(Move, (one for one in moves if selection.has(one.topic, one.partition)))
         if yes and moves and found.members:
             moves = _rewind_running(settings, found, target, moves, timeout)
-        elif yes and moves:
-            groups.rewind(name, {one.topic_partition: one.offset for one in moves})
+        # Brokers may refuse one topic and rewind another, so the previous offsets are shown first.
         emit(output, Listing("moves", moves, f"group {name}", empty="There is nothing to move."))
+        if yes and moves and not found.members:
+            groups.rewind(name, {one.topic_partition: one.offset for one in moves})
         if found.members and not yes:
             _tell_of_members(found)
         note(_read_again(moves))
@@ -252,8 +253,9 @@ def delete_offsets(
         shown = Rows(
             PartitionLag, (row for row in rows if selection.has(row.topic, row.partition) and row.committed is not None)
         )
-        groups.delete_offsets(name, selection.partitions, topics=selection.topics, dry_run=not yes)
+        # Brokers may refuse one topic and delete the offsets of another.
         emit(output, Listing("offsets", shown, f"group {name}", frozenset({"start", "lag"}), empty="There are none."))
+        groups.delete_offsets(name, selection.partitions, topics=selection.topics, dry_run=not yes)
         note_outcome(yes)
 
 
