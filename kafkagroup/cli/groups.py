@@ -76,6 +76,7 @@ def list_groups(
     check_regex(pattern)
     with exit_on_error():
         from kafkagroup.admin import Groups
+        from kafkagroup.admin.group_requests import is_consumer_group
 
         with_lag = lag or fail_above is not None
         settings = connection.settings()
@@ -87,7 +88,7 @@ def list_groups(
             hidden |= {"halt"}
         emit(output, Listing("groups", found, hidden=hidden, empty="There are no such groups."))
         if fail_above is not None:
-            _exit_above(fail_above, {one.group: one.lag for one in found if one.type in ("classic", "consumer")})
+            _exit_above(fail_above, {one.group: one.lag for one in found if is_consumer_group(one)})
 
 
 @with_connection
@@ -138,7 +139,7 @@ def show_group(
             emit(output, _members(found), document=True)
         elif output is Output.JSON:
             emit(output, whole, _members(found), _lag(shown, by, total(lag)))
-        elif output is Output.CSV:
+        elif output in (Output.CSV, Output.JSONL):
             emit(output, _lag(shown, by, total(lag)))
         else:
             emit(output, _members(found), _lag(shown, by, total(lag)))

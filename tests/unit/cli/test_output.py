@@ -6,11 +6,13 @@ import json
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from assignors import TopicPartition
 from kafka_source.errors import AuthenticationError
-from kafkagroup.admin import GroupSummary, PartitionLag, Rows
+from kafkagroup.admin import Groups, GroupSummary, PartitionLag, Rows
 from kafkagroup.admin.rows import MemberDescription
+from kafkagroup.cli.app import app
 from kafkagroup.cli.common import Selection, as_csv, as_json, emit, exit_on_error, note, parse_topics
 from kafkagroup.cli.output import Listing, Output, cell, partitions_text
 from kafkagroup.cli.tables import widths
@@ -31,6 +33,13 @@ def test_csv_has_the_names_of_json() -> None:
     assert [set(row) for row in rows] == [set(record) for record in LAG.records()]
     assert (rows[0]["committed"], rows[1]["committed"]) == ("7", "")
     assert as_csv(Rows(GroupSummary)) == "group,type,protocol,state,members,lag,uncommitted,halt\n"
+
+
+def test_a_lag_above_the_limit_is_noticed_where_brokers_name_no_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows(GroupSummary, [GroupSummary("billing", "unknown", "consumer", "Stable", lag=7)])
+    monkeypatch.setattr(Groups, "list", lambda *_, **__: rows)
+    command = ["groups", "-b", "127.0.0.1:1", "--fail-above-lag"]
+    assert [CliRunner().invoke(app, [*command, limit]).exit_code for limit in ("7", "6")] == [0, 3]
 
 
 def test_a_table_without_a_terminal_cuts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
