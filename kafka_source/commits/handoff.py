@@ -198,7 +198,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
     no_member = SlotCredentials.without_membership(READ_BY.of(handoffs[0].member.group, batch.query))
     counts = Counter(tp.topic for handoff in handoffs for tp in handoff.ranges)
     ids = {tp.topic: handoff.topic_ids.get(tp.topic) for handoff in handoffs for tp in handoff.ranges}
-    lost: list[str] | None = None
+    lost: dict[str, bool] | None = None
     while True:
         entries = {
             tp: handoff.published_end_of(
@@ -268,9 +268,11 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
     committed, lost = await _committed(client, group, others | own, deadline)
     if lost_own := sorted({tp.topic for tp in own}.intersection(lost)):
         log.warning("batch %d commits no offsets of %s: deleted or created again", batch.number, ", ".join(lost_own))
-    own, others = ({tp: entry for tp, entry in one.items() if tp.topic not in lost} for one in (own, others))
-    _check_complete(batch, no_member.group, own)
+    # A task that read a topic before it was created again may have replaced ranges of the current topic.
+    others = {tp: entry for tp, entry in others.items() if lost.get(tp.topic, True)}
     late = tuple(sorted({tp.topic for tp in others} - {tp.topic for tp in own}))
+    own = {tp: entry for tp, entry in own.items() if tp.topic not in lost}
+    _check_complete(batch, no_member.group, own)
     marks = {tp: CommitOffset(published[tp].offset, metadata=_TAKEN) for tp in own | others}
     return Published(
         _handoffs(group, {tp: (published[tp], entry) for tp, entry in own.items()}),
@@ -434,8 +436,8 @@ def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, 
 
 async def _committed(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, Entry], deadline: Deadline
-) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
-    """Return a group's committed offsets of these topics, and the topics that were deleted or created again.
+) -> tuple[dict[TopicPartition, CommitOffset], dict[str, bool]]:
+    """Return a group's committed offsets of these topics, and the lost topics as `_lost_topics` returns them.
 
     A coordinator that compares topic ids finds these topics. For other coordinators, the driver requests metadata.
     """
@@ -446,21 +448,21 @@ async def _committed(
 
 async def _committed_by_name(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, Entry], deadline: Deadline
-) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
+) -> tuple[dict[TopicPartition, CommitOffset], dict[str, bool]]:
     if not entries:
-        return {}, []
+        return {}, {}
     ids = {tp.topic: entry.topic_id for tp, entry in entries.items()}
     known = {name: found for name, topic_id in ids.items() if (found := topic_id_of(topic_id)) is not None}
     if known.keys() == ids.keys():
         with contextlib.suppress(UnknownTopicError):
-            return await fetch_by_ids(client, group, entries, known, deadline, stable=True), []
+            return await fetch_by_ids(client, group, entries, known, deadline, stable=True), {}
     lost = await _lost_topics(client, ids, deadline)
     kept = [tp for tp in entries if tp.topic not in lost]
     return await fetch_entries(client, group, kept, deadline), lost
 
 
-async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadline: Deadline) -> list[str]:
-    """Return the topics that were deleted, or deleted and created again, sorted; `ids` has their previous ids."""
+async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadline: Deadline) -> dict[str, bool]:
+    """Return the topics that were deleted, and whether each was created again; `ids` has their previous ids."""
     names = sorted(ids)
     patience = Deadline(min(_DELETED_SECONDS, deadline.left))
     while names:
@@ -470,6 +472,6 @@ async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadl
         # late.
         if not absent or patience.over:
             others = (t.name for t in snapshot.topics.values() if is_recreated(ids.get(t.name), t.id_text))
-            return sorted([*absent, *others])
+            return {**dict.fromkeys(absent, False), **dict.fromkeys(others, True)}
         await asyncio.sleep(_PAUSE_SECONDS)
-    return []
+    return {}

@@ -1,5 +1,6 @@
 """`commit=sink`: the source group's offsets move with the sink's decision, whoever else is in the group."""
 
+import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,9 @@ from pyspark.errors import StreamingQueryException
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.commits.handoff import BatchOfRun, DecisionRecord, Handoff, collect, publish, record_of
+from kafka_source.commits.handoff import BatchOfRun, DecisionRecord, Entry, Handoff, collect, publish, record_of
 from kafka_source.commits.rights import Renewal, Right
-from kafka_source.commits.side_groups import BEYOND_ALL_LOGS, private_groups
+from kafka_source.commits.side_groups import BEYOND_ALL_LOGS, READ_BY, beyond, private_groups
 from kafka_source.commits.source_offsets import offsets_of_sources, renewed_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, InvalidConfigurationError
@@ -306,15 +307,17 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     assert set(committed(kafka, group).values()) == {0}
 
 
-def publish_late(query, run, number, member="of-before"):
+def publish_late(query, run, number, member="of-before", topic_id=None):
     """Publish what a task of another run or batch has read, in the place of what the query's batch reads."""
-    ranges = {TopicPartition(query.reading.options.subscribe[0], n): (0, 1) for n in range(PARTITIONS)}
-    late = Handoff(SlotCredentials(query.group, 1, member, None), ranges, "of-before")
+    entry = Entry(0, run, number, PARTITIONS, topic_id, 1, member, None, "of-before", "", None)
+    partitions = (TopicPartition(query.reading.options.subscribe[0], n) for n in range(PARTITIONS))
+    late = {tp: CommitOffset(beyond(1), metadata=json.dumps(entry)) for tp in partitions}
+    no_member = SlotCredentials.without_membership(READ_BY.of(query.group, query.name))
     client = cached_client(query.settings)
-    client.run(publish(client, BatchOfRun(query.name, run, number), [late], Deadline(30)))
+    client.run(commit_offsets(client, no_member, late, Deadline(30)))
 
 
-@pytest.mark.parametrize("of", ["a run that was replaced", "the batch before"])
+@pytest.mark.parametrize("of", ["a run that was replaced", "the batch before", "a topic that was created again"])
 def test_a_task_that_publishes_late_makes_the_query_read_nothing_again(kafka, topics, group, pipe, reader, of):
     before = pipe(maxOffsetsPerTrigger=COUNT // 4)
     before.whole_batch()
@@ -322,7 +325,9 @@ def test_a_task_that_publishes_late_makes_the_query_read_nothing_again(kafka, to
     before.close()
     now = before.restarted()
     now.replay()
-    publish_late(now, *((before.run, 1) if of == "a run that was replaced" else (now.run, 0)))
+    run = now.run if of == "the batch before" else before.run
+    topic_id = "aVJo0ssOTxOMQ4bkUl_1Sw" if of == "a topic that was created again" else None
+    publish_late(now, run, 0 if run is now.run else 1, topic_id=topic_id)
     with pytest.raises(FencedError, match=f"published late .* {topics[0]}"):
         now.decide()
     now.abort()
