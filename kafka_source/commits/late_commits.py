@@ -24,13 +24,13 @@ class LateCommits:
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._commits: list[tuple[float, Mapping[TopicPartition, CommitOffset]]] = []
-        self._done: dict[TopicPartition, int] = {}
+        self._done: dict[TopicPartition, CommitOffset] = {}
         self._next_look = 0.0
 
     def add(self, entries: Mapping[TopicPartition, CommitOffset], at: float) -> None:
         """Note a commit at this time, in seconds."""
         self._commits.append((at + self._patience, entries))
-        self._done |= {tp: entry.offset for tp, entry in entries.items()}
+        self._done |= entries
 
     def due(self, at: float) -> set[TopicPartition]:
         """Return the partitions to check at this time."""
@@ -41,14 +41,25 @@ class LateCommits:
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 
-    def set_back(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, int]:
+    def set_back(
+        self, committed: Mapping[TopicPartition, CommitOffset], topic_ids: Mapping[str, str | None]
+    ) -> dict[TopicPartition, int]:
         """Return the offsets to commit again, because a late commit has overwritten them in the group.
 
-        A commit of a rewind, a tool or another member has other metadata or another offset, and stays.
+        A commit of a rewind, a tool or another member has other metadata or another offset, and stays. So does a commit
+        of a topic that was deleted or created again since: a repetition would name the current topic, or no topic.
+
+        Args:
+            committed: The group's offsets.
+            topic_ids: The current ids of the topics; a deleted topic and brokers before 2.8 have no id.
         """
-        done = self._done
         return {
-            tp: done[tp] for tp, entry in committed.items() if entry.offset < done.get(tp, 0) and self._has(tp, entry)
+            tp: done.offset
+            for tp, entry in committed.items()
+            if (done := self._done.get(tp)) is not None
+            and done.topic_id == topic_ids.get(tp.topic)
+            and entry.offset < done.offset
+            and self._has(tp, entry)
         }
 
     def _has(self, tp: TopicPartition, entry: CommitOffset) -> bool:

@@ -191,7 +191,9 @@ class KeptOffsets(Offsets, ABC):
         if not partitions:
             return
         try:
-            again = self._late.set_back(self._fetch(partitions, stable=False))
+            current = self._known.with_notes(dict.fromkeys(partitions, 0))
+            topic_ids = {tp.topic: entry.topic_id for tp, entry in current.items()}
+            again = self._late.set_back(self._fetch(partitions, stable=False), topic_ids)
             if again:
                 log.warning(
                     "group=%s was set back in %s by a late commit; committing again",

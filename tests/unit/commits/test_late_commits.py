@@ -8,18 +8,23 @@ from kafka_source.commits.late_commits import LateCommits
 from kafka_source.model.commits import CommitOffset
 
 TP = TopicPartition("orders", 0)
-ENTRIES = st.builds(CommitOffset, st.integers(0, 4), metadata=st.sampled_from(["", "a", "a rewound", "b"]))
+IDS = st.sampled_from([None, "an id"])
+ENTRIES = st.builds(
+    CommitOffset, st.integers(0, 4), metadata=st.sampled_from(["", "a", "a rewound", "b"]), topic_id=IDS
+)
 
 
-@given(st.lists(ENTRIES, max_size=4), ENTRIES)
-def test_only_an_entry_of_an_own_commit_is_replaced_and_only_by_the_last_one(
-    own: list[CommitOffset], has: CommitOffset
+@given(st.lists(ENTRIES, max_size=4), ENTRIES, IDS)
+def test_only_an_entry_of_an_own_commit_is_replaced_and_only_by_the_last_one_of_the_topic(
+    own: list[CommitOffset], has: CommitOffset, topic_id: str | None
 ) -> None:
     commits = LateCommits(30)
     for entry in own:
         commits.add({TP: entry}, 0)
-    again, done, late = commits.set_back({TP: has}), own[-1].offset if own else 0, own
-    assert again == ({TP: done} if has in late and has.metadata and has.offset < done else {})
+    last = own[-1] if own and own[-1].topic_id == topic_id else CommitOffset(0)
+    is_own = has.metadata and (has.offset, has.metadata) in [(one.offset, one.metadata) for one in own]
+    again = commits.set_back({TP: has}, {TP.topic: topic_id})
+    assert again == ({TP: last.offset} if is_own and has.offset < last.offset else {})
 
 
 def test_partitions_are_looked_at_until_no_request_is_on_its_way_and_once_more_then() -> None:
