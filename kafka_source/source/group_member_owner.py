@@ -143,6 +143,11 @@ class GroupMemberOwner(PartitionOwner):
         if lost is not None:
             self._rejoin_after(lost)
 
+    @property
+    def joins(self) -> int:
+        """The number of joins of the group, with rejoins for other reads of the driver."""
+        return self.owned().joins
+
     def still_owned(self) -> bool:
         """Return False if this process knows that the group has removed the slots."""
         return self._membership.lost() is None

@@ -71,6 +71,8 @@ class MicroBatches(Trigger):
         - with `commit=sink` or `commit=task`, partitions that were rewound since,
         - with `commit=task`, slots that have changed.
 
+        The exceptions about partitions and slots also apply if the slots have rejoined between plan and tasks.
+
         If the query was moved from Spark's own source during a batch, `end` is an offset of that source.
 
         Raises:
@@ -86,14 +88,14 @@ class MicroBatches(Trigger):
         if end.of_spark:
             end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
-        if not is_replay:
-            self._unread.read()
         if is_replay:
             self._learn(end, newest=True)
             end = self._without_lost_topics(end)
             self._resolver.compare_with_group(end)
+        else:
+            self._unread.read()
         planned, uncommitted = Replay(plan(end, start))
-        if is_replay:
+        if is_replay or self._has_rejoined():
             planned, uncommitted = self._policy.replay(planned, batch, self)
         cluster = self._cluster.cluster_id()
         factory = TaskFactory(self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted)
@@ -113,6 +115,13 @@ class MicroBatches(Trigger):
             members = {one.slot: one for one in slots if one is not None}
             found[0] = replace(found[0], handoffs=self._policy.tasks_made(planned, members, batch, end.topics))
         return found
+
+    def _has_rejoined(self) -> bool:
+        """Return whether slots that commit the batch have rejoined since its plan, for another read of the driver.
+
+        The new credentials would also commit partitions that were rewound, or are of other members, since the plan.
+        """
+        return self._policy.right is not None and self._owner.joins != self._owned.joins
 
     def _planned_by_spark(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
         start = self._without_lost_topics(start)

@@ -64,6 +64,11 @@ class PartitionOwner:
         """
         return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._selection), -1))
 
+    @property
+    def joins(self) -> int:
+        """The number of joins of the group; see `OwnedPartitions`."""
+        return 0
+
     def still_owned(self) -> bool:
         """Return False if this process knows that it has lost partitions that `rejoin_if_due` returned."""
         return True

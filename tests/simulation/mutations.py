@@ -673,6 +673,11 @@ _OF_ANY: Sequence[_Defect] = (
         (model.OwnedPartitions, "slots_of"),
         lambda _: lambda self, topics: self.slots,
     ),
+    (
+        "take slots that have rejoined for those of the plan",
+        (MicroBatches, "_has_rejoined"),
+        lambda _: lambda self: False,
+    ),
     ("answer no task again", (rights.Right, "is_renewal_asked"), _answers_outlive_their_topic),
     ("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     ("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
