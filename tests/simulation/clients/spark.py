@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, KafkaGroupError, LostTransactionsError
 from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
@@ -296,6 +297,8 @@ class Query:
         self.wanted = self.is_later = self.listens = self.available_now = False
         self._restart: Event | None = None
         self._closes: Process | None = None
+        # The drivers that were suspended and replaced, which notice this in their next batch.
+        self._replaced: list[tuple[Process, Jobs | None]] = []
 
     def start(self) -> None:
         """Start the driver unless it runs."""
@@ -327,6 +330,8 @@ class Query:
         for process in (self.process, None if self.jobs is None else self.jobs.driver):
             if process is not None and process.alive and not process.frozen:
                 process.freeze(seconds)
+        if self.process is not None:
+            self._replaced.append((self.process, self.jobs))
         self.process = None
         self.ended_at.append(self.world.now)
         self.start()
@@ -388,6 +393,11 @@ class Query:
                 if isinstance(error, DataLossError):
                     # Apply the remedy that the error names.
                     self.options["failOnDataLoss"] = "false"
+                if isinstance(error, KafkaGroupError) and error.code == ErrorCode.UNRELEASED_INSTANCE_ID:
+                    # Apply the remedy: a replaced driver without new records keeps its instance ids.
+                    for replaced, its_jobs in self._replaced:
+                        if replaced.alive:
+                            self._end(replaced, its_jobs)
                 self._restart_after(3.0)
             self._closes = process
             self._close(planner)
