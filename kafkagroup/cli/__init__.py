@@ -34,7 +34,11 @@ def _run() -> None:
 
 
 def _without_secret(word: str) -> str:
-    from kafka_source.client_config.settings import shown
+    from kafka_source.client_config.settings import HIDDEN, is_secret, shown
 
-    name, equals, value = word.partition("=")
-    return f"{name}={shown(name, value)}" if equals else word
+    # In `--config=name=value` the second part is the name.
+    parts = word.split("=")
+    for number, name in enumerate(parts[:-1], 1):
+        if is_secret(name):
+            return "=".join([*parts[:number], HIDDEN])
+    return str(shown("", word))

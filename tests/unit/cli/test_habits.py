@@ -111,5 +111,12 @@ def test_the_version_is_printed_and_a_habit_is_said() -> None:
 
     assert run("--version").stdout == run("-V").stdout == run("version").stdout == f"{__version__}\n"
     assert run("group", "list", "--help").stderr == "Understood as: kafkagroup groups --help\n"
-    said = run("group", "list", "-X", "sasl.password=correct-horse", "--help").stderr
-    assert said == "Understood as: kafkagroup groups -X 'sasl.password=*****' --help\n"
+    secrets = (
+        "-X",
+        "sasl.password=correct-horse",
+        "--config=ssl.key.password=a=b",
+        "-cschema.registry.url=http://u:p@r",
+    )
+    said = run("group", "list", *secrets, "--help").stderr
+    shown = "-X 'sasl.password=*****' '--config=ssl.key.password=*****' '-cschema.registry.url=http://*****@r'"
+    assert said == f"Understood as: kafkagroup groups {shown} --help\n"
