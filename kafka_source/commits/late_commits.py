@@ -42,7 +42,7 @@ class LateCommits:
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 
     def set_back(
-        self, committed: Mapping[TopicPartition, CommitOffset], topic_ids: Mapping[str, str | None]
+        self, committed: Mapping[TopicPartition, CommitOffset], topic_ids: Mapping[str, str]
     ) -> dict[TopicPartition, int]:
         """Return the offsets to commit again, because a late commit has overwritten them in the group.
 
@@ -51,7 +51,7 @@ class LateCommits:
 
         Args:
             committed: The group's offsets.
-            topic_ids: The current ids of the topics; a deleted topic and brokers before 2.8 have no id.
+            topic_ids: The known ids of the current topics; brokers before 2.8 return none.
         """
         return {
             tp: done.offset

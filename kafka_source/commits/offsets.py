@@ -34,6 +34,9 @@ class ReadPositions(Protocol):
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
         """Record the ids of the topics that are read now, and their cluster's id (None: unknown)."""
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return the known ids of the current topics."""
+
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
         """Return the group's offsets that belong to the current topics, and record which offsets are ignored."""
 
@@ -191,9 +194,7 @@ class KeptOffsets(Offsets, ABC):
         if not partitions:
             return
         try:
-            current = self._known.with_notes(dict.fromkeys(partitions, 0))
-            topic_ids = {tp.topic: entry.topic_id for tp, entry in current.items()}
-            again = self._late.set_back(self._fetch(partitions, stable=False), topic_ids)
+            again = self._late.set_back(self._fetch(partitions, stable=False), self._known.topic_ids())
             if again:
                 log.warning(
                     "group=%s was set back in %s by a late commit; committing again",

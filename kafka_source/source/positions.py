@@ -184,7 +184,7 @@ class Positions:
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
         """Return the group's offsets that belong to the current topics, and record which offsets are ignored."""
-        ids = self._ids()
+        ids = self.topic_ids()
         for tp, entry in committed.items():
             self._partitions[tp].is_ignored = is_of_other_topic(entry, ids.get(tp.topic), self._cluster)
         return {tp: entry for tp, entry in committed.items() if not self._get(tp).is_ignored}
@@ -202,7 +202,8 @@ class Positions:
         topic_id = note.topic if note.topic is not None and note.cluster == self._cluster else entry.topic_id
         return topic_id is not None and topic_id == self._topics.get(tp.topic)
 
-    def _ids(self) -> dict[str, str]:
+    def topic_ids(self) -> dict[str, str]:
+        """Return the known ids of the current topics."""
         return {**self._topics, **self._newest.topics}
 
     # ---- the driver's commits
@@ -210,7 +211,7 @@ class Positions:
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         """Return offsets to commit, with the stream's id, the marks of rewinds, leader epochs and topic ids."""
         epochs = {tp: self._epoch_of(tp, offset) for tp, offset in offsets.items()}
-        return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, self._ids(), self._cluster)
+        return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, self.topic_ids(), self._cluster)
 
     def note_epochs(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Record the leader epochs of these positions."""

@@ -23,7 +23,7 @@ def test_only_an_entry_of_an_own_commit_is_replaced_and_only_by_the_last_one_of_
         commits.add({TP: entry}, 0)
     last = own[-1] if own and own[-1].topic_id == topic_id else CommitOffset(0)
     is_own = has.metadata and (has.offset, has.metadata) in [(one.offset, one.metadata) for one in own]
-    again = commits.set_back({TP: has}, {TP.topic: topic_id})
+    again = commits.set_back({TP: has}, {} if topic_id is None else {TP.topic: topic_id})
     assert again == ({TP: last.offset} if is_own and has.offset < last.offset else {})
 
 
